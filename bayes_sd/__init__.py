@@ -1,0 +1,106 @@
+"""Bayesian latency model of speculative decoding in LLM serving.
+
+Public names are loaded on first use, so that ``import bayes_sd`` is quick and the formulas of
+``bayes_sd.physics`` run with NumPy alone.
+
+Examples
+--------
+>>> import bayes_sd
+>>> "choose_draft_length" in dir(bayes_sd)
+True
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bayes_sd.check import diagnose, prior_predictive_latency
+    from bayes_sd.data import to_dataset
+    from bayes_sd.datasets import load_atom_moe, load_h200_70b, load_scaling_study, load_vllm_cpu
+    from bayes_sd.decide import Decision, break_even_rate, choose_draft_length
+    from bayes_sd.fitting import fit, load, save
+    from bayes_sd.frames import check_runs
+    from bayes_sd.model import build_model
+    from bayes_sd.plots.draft_length import plot_draft_length
+    from bayes_sd.plots.latency import plot_latency
+    from bayes_sd.policy import draft_length_policy
+    from bayes_sd.predict import effective_batch, latency_shares, predict_latency
+    from bayes_sd.priors import Prior, default_priors
+    from bayes_sd.scenario import Scenario
+
+    __version__: str
+
+# No public name may equal a submodule's: importing the submodule would replace the name.
+_MODULE_OF = {
+    "load_scaling_study": "datasets",
+    "load_vllm_cpu": "datasets",
+    "load_atom_moe": "datasets",
+    "load_h200_70b": "datasets",
+    "check_runs": "frames",
+    "to_dataset": "data",
+    "Prior": "priors",
+    "default_priors": "priors",
+    "build_model": "model",
+    "fit": "fitting",
+    "save": "fitting",
+    "load": "fitting",
+    "diagnose": "check",
+    "prior_predictive_latency": "check",
+    "Scenario": "scenario",
+    "predict_latency": "predict",
+    "latency_shares": "predict",
+    "effective_batch": "predict",
+    "Decision": "decide",
+    "choose_draft_length": "decide",
+    "break_even_rate": "decide",
+    "draft_length_policy": "policy",
+    "plot_latency": "plots.latency",
+    "plot_draft_length": "plots.draft_length",
+}
+
+__all__ = [
+    "Decision",
+    "Prior",
+    "Scenario",
+    "__version__",
+    "break_even_rate",
+    "build_model",
+    "check_runs",
+    "choose_draft_length",
+    "default_priors",
+    "diagnose",
+    "draft_length_policy",
+    "effective_batch",
+    "fit",
+    "latency_shares",
+    "load",
+    "load_atom_moe",
+    "load_h200_70b",
+    "load_scaling_study",
+    "load_vllm_cpu",
+    "plot_draft_length",
+    "plot_latency",
+    "predict_latency",
+    "prior_predictive_latency",
+    "save",
+    "to_dataset",
+]
+
+
+if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept any misspelled name
+
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            value = version("bayes_sd")
+        elif name in _MODULE_OF:
+            value = getattr(import_module(f"bayes_sd.{_MODULE_OF[name]}"), name)
+        else:
+            raise AttributeError(f"module 'bayes_sd' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,140 @@
+"""How each kind of observation meets the model: one function per kind.
+
+A run has one control and one response. In an open loop the control is the arrival rate and the
+response is latency; both fix the effective batch by Little's law, so the product is not scored
+again. A relative error that acts on the step time, inside B = rate x L(B), moves the latency by
+1 / (1 - elasticity) times as much, and the density of log latency carries the factor
+(1 - elasticity).
+"""
+
+from typing import Any
+
+import pymc as pm
+import pytensor.tensor as pt
+
+# Keeps the logarithm finite where the elasticity passes 1: an operating point that no open loop
+# holds. There the density is about 1e-2 of its usual size, so the sampler leaves, with a gradient.
+ELASTICITY_FLOOR = 1e-2
+
+
+def latency_scale(
+    discrepancy_sd: Any,
+    request_cv: Any,
+    num_requests: Any,
+    one_minus_elasticity: Any,
+    arrival_noise: Any,
+) -> Any:
+    """Return the scale of log latency at a given batch, all error layers but the boot's.
+
+    To first order, log L - log f(rate x L) = d + (1 - e) s - e u for a discrepancy d of the step
+    time, a sampling error s of the mean latency, and an error u of the batch that the requests
+    met, with e the elasticity d log f / d log B.
+
+    Parameters
+    ----------
+    discrepancy_sd : tensor, (run,)
+        Standard deviation of d.
+    request_cv : tensor, (run,)
+        Spread of one request's latency; s has standard deviation ``request_cv / sqrt(n)``.
+    num_requests : tensor, (run,)
+        n.
+    one_minus_elasticity : tensor, (run,)
+        1 - e; 1 in a closed loop.
+    arrival_noise : tensor, (run,)
+        Standard deviation of u times sqrt(n): 1 for Poisson arrivals, 0 where the load is even
+        or closed. (The mean of an M/G/inf system over a window that serves n requests has
+        variance 2/n; half of it is the rate, which was measured.)
+
+    Returns
+    -------
+    tensor, (run,)
+        Scale of the residual, on the log scale.
+    """
+    sampling = (one_minus_elasticity * request_cv) ** 2
+    batch = ((1 - one_minus_elasticity) * arrival_noise) ** 2
+    return pt.sqrt(discrepancy_sd**2 + (sampling + batch) / num_requests)
+
+
+def _latency_logp(
+    value: Any, location: Any, scale: Any, tail_dof: Any, one_minus_elasticity: Any, weight: Any
+) -> Any:
+    density = pm.logp(pm.StudentT.dist(nu=tail_dof, mu=location, sigma=scale), value)
+    amplified = 0.5 * pt.log(one_minus_elasticity**2 + ELASTICITY_FLOOR**2)
+    return weight * (density + amplified)
+
+
+def observe_latency(
+    name: str,
+    log_latency: Any,
+    *,
+    location: Any,
+    scale: Any,
+    tail_dof: Any,
+    one_minus_elasticity: Any,
+    weight: Any,
+) -> Any:
+    """Score the mean latency of runs, given their control.
+
+    Parameters
+    ----------
+    name : str
+        Name of the observed variable.
+    log_latency : tensor, (run,)
+        Logarithm of the mean latency, log seconds.
+    location, scale : tensor, (run,)
+        Of the Student-t residual on the log scale, at the batch that the run had.
+    tail_dof : tensor, scalar
+        Degrees of freedom.
+    one_minus_elasticity : tensor, (run,)
+        Factor of the change of variables; 1 in a closed loop and at the cap.
+    weight : tensor, (run,)
+        1 to score a run, 0 to hold it out.
+
+    Returns
+    -------
+    pymc random variable, dims (run,)
+    """
+    return pm.CustomDist(
+        name,
+        location,
+        scale,
+        tail_dof,
+        one_minus_elasticity,
+        weight,
+        logp=_latency_logp,
+        observed=log_latency,
+        dims="run",
+    )
+
+
+def observe_accepted(
+    name: str, accepted: Any, trials: Any, *, rate: Any, concentration: Any, dims: str
+) -> Any:
+    """Score counts of accepted drafts per run and position: beta-binomial.
+
+    Parameters
+    ----------
+    name : str
+        Name of the observed variable.
+    accepted, trials : array of int, (count,)
+        Drafts accepted at a position, and those whose predecessors were all accepted.
+    rate : tensor, (count,)
+        Conditional acceptance rate at that position.
+    concentration : tensor, scalar
+        Sum of the beta's two parameters: runs of one setting differ by
+        sqrt(rate (1 - rate) / concentration).
+    dims : str
+        Name of the dim.
+
+    Returns
+    -------
+    pymc random variable
+    """
+    return pm.BetaBinomial(
+        name,
+        alpha=rate * concentration,
+        beta=(1 - rate) * concentration,
+        n=trials,
+        observed=accepted,
+        dims=dims,
+    )

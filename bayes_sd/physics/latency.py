@@ -1,0 +1,293 @@
+r"""Latency of one request among others, in seconds.
+
+A request of p prompt and g output tokens meets O others; its steps hold n requests and it takes N
+of them:
+
+.. math:: L = c_{1p} + c_{1q} p + O \, c_{2p} p + N \, [step(n, k) + (1 - e^{-O / N}) c_m],
+          \qquad x = p + g / 2
+
+The O prefills fall into N steps, so a share 1 - exp(-O/N) of the steps holds one at least. Such a
+step costs c_m more, however many it holds: it leaves the captured graph, and the host pays. On the
+scaling data this term takes the error on the unseen highest loads of the smallest verifier from
+15 to 5 % (`benchmarks/step_forms.py`); for large verifiers it is lost in the step.
+
+What a request meets, given the mean number in the system B = rate * L (Little's law), depends on
+how the others arrive: see `met_by_arrivals`.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from bayes_sd.physics.step_time import CostCoefficients, step_time, step_time_slope
+
+# Keeps the share of mixed steps defined for answers of one token, which take no step at all.
+_STEPS_FLOOR = 1e-9
+
+
+def _poisson(batch: Any) -> tuple[Any, Any, Any]:
+    return 1 + batch, batch, 1.0
+
+
+def _constant(batch: Any) -> tuple[Any, Any, Any]:
+    return (batch + 1 + abs(batch - 1)) / 2, batch, batch > 1
+
+
+def _closed(batch: Any) -> tuple[Any, Any, Any]:
+    return batch, batch - 1, 1.0
+
+
+# Arrivals -> requests per step, others met, and the derivative of the first in B. The derivative
+# of the second is 1 in every row.
+_MET: dict[str, Callable[[Any], tuple[Any, Any, Any]]] = {
+    "poisson": _poisson,
+    "constant": _constant,
+    "closed": _closed,
+    "bursty": _poisson,
+}
+
+
+def met_by_arrivals(effective_batch: Any, arrivals: str) -> tuple[Any, Any]:
+    """Return the requests in a step, and the others whose prefill a request sits through.
+
+    ========== =================== ======== =====================================================
+    arrivals   requests_per_step   others   why
+    ========== =================== ======== =====================================================
+    poisson    1 + B               B        an arrival sees the time average: B besides itself
+    constant   max(B, 1)           B        evenly spaced: the step holds B, and never less than 1
+    closed     B                   B - 1    B = N clients, of whom one is this request
+    bursty     1 + B               B        taken as Poisson here, so too low: a burst meets itself
+    ========== =================== ======== =====================================================
+
+    Parameters
+    ----------
+    effective_batch : number or array
+        Mean number of requests in the system, B; above 0, and at least 1 for a closed loop.
+    arrivals : str
+        One of the table.
+
+    Returns
+    -------
+    requests_per_step, others : number or array
+        In requests.
+
+    Raises
+    ------
+    ValueError
+        If the arrivals are not in the table.
+
+    Examples
+    --------
+    >>> met_by_arrivals(8.0, "poisson")
+    (9.0, 8.0)
+    >>> met_by_arrivals(0.25, "constant")
+    (1.0, 0.25)
+    """
+    requests_per_step, others, _ = _row(arrivals)(effective_batch)
+    return requests_per_step, others
+
+
+def met_slopes(effective_batch: Any, arrivals: str) -> tuple[Any, Any]:
+    """Return the derivatives of `met_by_arrivals` in the batch.
+
+    Parameters
+    ----------
+    effective_batch : number or array
+        B, requests.
+    arrivals : str
+        As in `met_by_arrivals`.
+
+    Returns
+    -------
+    requests_slope, others_slope : number or array
+        Dimensionless.
+
+    Raises
+    ------
+    ValueError
+        If the arrivals are not known.
+
+    Examples
+    --------
+    >>> met_slopes(0.5, "constant"), met_slopes(0.5, "poisson")
+    ((False, 1.0), (1.0, 1.0))
+    """
+    return _row(arrivals)(effective_batch)[2], 1.0
+
+
+def request_latency(
+    costs: CostCoefficients,
+    *,
+    requests_per_step: Any,
+    others: Any,
+    num_speculative_tokens: Any,
+    input_len_tokens: Any,
+    output_len_tokens: Any,
+    num_steps: Any,
+) -> Any:
+    """Return the mean latency of a request, in seconds; the formula is the module's.
+
+    Parameters
+    ----------
+    costs : CostCoefficients
+        The cell's coefficients.
+    requests_per_step : number or array
+        Requests n in a step, this one counted; see `met_by_arrivals`.
+    others : number or array
+        Others O whose prefill stalls this request.
+    num_speculative_tokens : number or array
+        Draft length k.
+    input_len_tokens : number or array
+        Prompt tokens p.
+    output_len_tokens : number or array
+        Output tokens g; the mean context of a step is p + g / 2.
+    num_steps : number or array
+        Expected steps N to emit the g - 1 tokens after the first; see
+        `bayes_sd.physics.acceptance.expected_steps`.
+
+    Examples
+    --------
+    >>> costs = CostCoefficients(
+    ...     prefill_fixed_s=0.05,
+    ...     prefill_per_token_s=0.0,
+    ...     prefill_stall_per_token_s=1e-4,
+    ...     verify_fixed_s=0.02,
+    ...     verify_per_request_s=1e-4,
+    ...     verify_growth_per_draft=0.0,
+    ...     context_per_token_s=0.0,
+    ...     draft_fixed_s=1e-3,
+    ...     draft_per_request_s=0.0,
+    ...     knee_s_per_token=0.0,
+    ...     knee_tokens=100.0,
+    ...     knee_width_tokens=10.0,
+    ... )
+    >>> round(
+    ...     request_latency(
+    ...         costs,
+    ...         requests_per_step=5,
+    ...         others=4,
+    ...         num_speculative_tokens=3,
+    ...         input_len_tokens=1000,
+    ...         output_len_tokens=256,
+    ...         num_steps=100,
+    ...     ),
+    ...     3,
+    ... )
+    2.8
+    """
+    context = input_len_tokens + output_len_tokens / 2
+    prefill = costs.prefill_fixed_s + costs.prefill_per_token_s * input_len_tokens
+    stalls = others * costs.prefill_stall_per_token_s * input_len_tokens
+    step = step_time(costs, requests_per_step, num_speculative_tokens, context)
+    mixed = (1 - _unmixed_share(others, num_steps)) * costs.mixed_step_s
+    return prefill + stalls + num_steps * (step + mixed)
+
+
+def latency_slope(
+    costs: CostCoefficients,
+    *,
+    requests_per_step: Any,
+    others: Any,
+    requests_slope: Any,
+    others_slope: Any,
+    num_speculative_tokens: Any,
+    input_len_tokens: Any,
+    output_len_tokens: Any,
+    num_steps: Any,
+) -> Any:
+    r"""Return what one more request in the system adds to the latency, in seconds: dL / dB.
+
+    .. math:: \frac{dL}{dB} = [c_{2p} p + e^{-O / N} c_m] \frac{dO}{dB}
+              + N \frac{\partial step}{\partial n} \frac{dn}{dB}
+
+    Parameters
+    ----------
+    requests_slope, others_slope : number or array
+        dn/dB and dO/dB, see `met_slopes`.
+    costs, requests_per_step, others, num_speculative_tokens : see `request_latency`
+    input_len_tokens, output_len_tokens, num_steps : see `request_latency`
+
+    Examples
+    --------
+    For the linear law it is C2: see the tests.
+    """
+    context = input_len_tokens + output_len_tokens / 2
+    step = step_time_slope(costs, requests_per_step, num_speculative_tokens, context)
+    mixed = _unmixed_share(others, num_steps) * costs.mixed_step_s
+    stall = costs.prefill_stall_per_token_s * input_len_tokens
+    return others_slope * (stall + mixed) + num_steps * step * requests_slope
+
+
+def latency_elasticity(
+    costs: CostCoefficients,
+    *,
+    effective_batch: Any,
+    arrivals: str,
+    num_speculative_tokens: Any,
+    input_len_tokens: Any,
+    output_len_tokens: Any,
+    num_steps: Any,
+) -> Any:
+    r"""Return the relative rise of latency per relative rise of the batch.
+
+    .. math:: \varepsilon = \frac{d \log L}{d \log B} = \frac{B}{L} \left( c_{2p} p
+              + e^{-O / N} c_m + N \, \frac{\partial step}{\partial n} \frac{dn}{dB} \right)
+
+    It says how strongly load feeds back through Little's law B = rate * L:
+
+    - at a fixed rate, a relative change d of the latency at fixed batch becomes d / (1 - eps);
+    - log rate = log B - log L(B), so the change of variables from rate to batch has the log weight
+      log(1 - eps);
+    - the batch is stable below eps = 1, and capacity is where it reaches 1.
+
+    For evenly spaced arrivals the step's part counts above B = 1 only.
+
+    Parameters
+    ----------
+    costs : CostCoefficients
+        The cell's coefficients.
+    effective_batch : number or array
+        Mean number of requests in the system, B.
+    arrivals : str
+        As in `met_by_arrivals`.
+    num_speculative_tokens, input_len_tokens, output_len_tokens, num_steps : number or array
+        As in `request_latency`.
+
+    Returns
+    -------
+    number or array
+        Dimensionless; 0 for B = 0.
+
+    Raises
+    ------
+    ValueError
+        If the arrivals are not known.
+
+    Examples
+    --------
+    For the linear law L = C1 + C2 B it is C2 B / L: see the tests.
+    """
+    requests_per_step, others = met_by_arrivals(effective_batch, arrivals)
+    requests_slope, others_slope = met_slopes(effective_batch, arrivals)
+    terms = {
+        "requests_per_step": requests_per_step,
+        "others": others,
+        "num_speculative_tokens": num_speculative_tokens,
+        "input_len_tokens": input_len_tokens,
+        "output_len_tokens": output_len_tokens,
+        "num_steps": num_steps,
+    }
+    slope = latency_slope(costs, requests_slope=requests_slope, others_slope=others_slope, **terms)
+    return effective_batch * slope / request_latency(costs, **terms)
+
+
+def _unmixed_share(others: Any, num_steps: Any) -> Any:
+    """Return the share of steps that hold no neighbour's prefill."""
+    return math.e ** (-others / (num_steps + _STEPS_FLOOR))  # e ** x: see acceptance.py
+
+
+def _row(arrivals: str) -> Callable[[Any], tuple[Any, Any, Any]]:
+    if arrivals not in _MET:
+        known = ", ".join(repr(name) for name in _MET)
+        raise ValueError(f"arrivals must be one of {known}. Got {arrivals!r} instead.")
+    return _MET[arrivals]
