@@ -55,9 +55,10 @@ def latency_scale(
     return pt.sqrt(discrepancy_sd**2 + (sampling + batch) / num_requests)
 
 
-def _latency_logp(
+def latency_logp(
     value: Any, location: Any, scale: Any, tail_dof: Any, one_minus_elasticity: Any, weight: Any
 ) -> Any:
+    """Return the log density of log latency given the control; arguments as `observe_latency`."""
     density = pm.logp(pm.StudentT.dist(nu=tail_dof, mu=location, sigma=scale), value)
     amplified = 0.5 * pt.log(one_minus_elasticity**2 + ELASTICITY_FLOOR**2)
     return weight * (density + amplified)
@@ -101,7 +102,7 @@ def observe_latency(
         tail_dof,
         one_minus_elasticity,
         weight,
-        logp=_latency_logp,
+        logp=latency_logp,
         observed=log_latency,
         dims="run",
     )

@@ -17,7 +17,7 @@ import xarray as xr
 from bayes_sd.data import to_dataset
 from bayes_sd.exceptions import DataError
 from bayes_sd.graph import cost_coefficients, costs_of_runs, draw
-from bayes_sd.likelihoods import latency_scale, observe_accepted, observe_latency
+from bayes_sd.likelihoods import latency_logp, latency_scale, observe_accepted, observe_latency
 from bayes_sd.physics.acceptance import (
     expected_steps,
     expected_steps_renewal,
@@ -105,7 +105,9 @@ def _acceptance(data: xr.Dataset, priors: dict[str, Prior]) -> list[Any]:
     trials = data["trials_at_position"].values
     run, position = np.nonzero(trials)
     group = data["group_of_run"].values[run]
-    labels = [f"{r} position {j + 1}" for r, j in zip(data["run"].values[run], position, strict=True)]
+    labels = [
+        f"{r} position {j + 1}" for r, j in zip(data["run"].values[run], position, strict=True)
+    ]
     pm.modelcontext(None).add_coord("count", labels)
     observe_accepted(
         "accepted",
@@ -238,26 +240,28 @@ def build_model(data: Any, priors: dict[str, Prior] | None = None) -> pm.Model:
             others_slope=load.others_slope,
             **terms,
         )
-        one_minus_elasticity = 1 - data["effective_batch_observed"].values * slope / latency
+        one_minus_elasticity: Any = 1 - data["effective_batch_observed"].values * slope / latency
         boot_sd = draw("boot_sd", priors["boot_sd"], dims="deployment")
         of_sweep = data["deployment_of_base"].values[data["base_of_sweep"].values]
         boot = pm.Normal("log_boot", 0, boot_sd[of_sweep], dims="sweep")
         discrepancy = draw("discrepancy_sd", priors["discrepancy_sd"], dims="base")
         request_cv = draw("request_cv", priors["request_cv"], dims="base")
         draw("extrapolation_sd", priors["extrapolation_sd"])
-        observe_latency(
-            "log_latency",
-            log_latency,
-            location=pt.log(latency) + boot[data["sweep_of_run"].values],
-            scale=latency_scale(
+        scored = {
+            "location": pt.log(latency) + boot[data["sweep_of_run"].values],
+            "scale": latency_scale(
                 discrepancy[base],
                 request_cv[base],
                 data["num_requests"].values,
                 one_minus_elasticity,
                 load.arrival_noise,
             ),
-            tail_dof=draw("tail_dof", priors["tail_dof"]),
-            one_minus_elasticity=one_minus_elasticity,
-            weight=weight,
+            "tail_dof": draw("tail_dof", priors["tail_dof"]),
+            "one_minus_elasticity": one_minus_elasticity,
+        }
+        observe_latency("log_latency", log_latency, weight=weight, **scored)
+        pm.Deterministic(
+            "latency_log_density", latency_logp(log_latency, **scored, weight=1.0), dims="run"
         )
+    model.bayes_sd_data, model.bayes_sd_priors = data, priors
     return model

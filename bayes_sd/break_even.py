@@ -1,0 +1,215 @@
+"""From which load on speculation stops paying."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from bayes_sd.decide import warn_first
+from bayes_sd.exceptions import ArgumentError
+from bayes_sd.predict import Configuration, misfit_of, resolve
+from bayes_sd.scenario import Scenario
+from bayes_sd.support import support
+from bayes_sd.validate import whole_number
+
+NUM_GRID = 80
+MIN_BATCH = 1e-3
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """Posterior of the load at which speculation stops paying.
+
+    Attributes
+    ----------
+    rate : array[draw]
+        Request rate (1/s; requests in flight in a closed loop) where speculation turns from
+        faster to slower; NaN in draws without such a turn.
+    p_crosses : float
+        Probability that there is such a turn below capacity.
+    p_never : float
+        Probability that speculation is slower at every load.
+    p_always : float
+        Probability that it is faster at every load up to capacity.
+    p_reversed : float
+        Probability that it is slower when idle and faster under load.
+    unit : str
+        ``requests/s`` or ``requests in flight``.
+    status, outside : str
+        Measured, interpolated or extrapolated, and in what, over both arms.
+    pair, num_speculative_tokens
+        What was compared with speculation off.
+    convergence : str
+        Empty if the fit passed `diagnose`, else what to say first.
+    """
+
+    rate: np.ndarray
+    p_crosses: float
+    p_never: float
+    p_always: float
+    p_reversed: float
+    unit: str
+    status: str
+    outside: str
+    pair: str
+    num_speculative_tokens: int
+    convergence: str
+
+    def interval(self, level: float = 0.9) -> tuple[float, float, float]:
+        """Return low end, median and high end of the turn, given that there is one."""
+        found = self.rate[np.isfinite(self.rate)]
+        if not len(found):
+            return (np.nan, np.nan, np.nan)
+        tail = (1 - level) / 2
+        low, middle, high = np.quantile(found, [tail, 0.5, 1 - tail])
+        return float(low), float(middle), float(high)
+
+    def statement(self) -> str:
+        """Return the answer in words."""
+        low, middle, high = self.interval()
+        subject = f"{self.pair}, k = {self.num_speculative_tokens}"
+        parts = [self.convergence] if self.convergence else []
+        if self.p_crosses >= 0.05:
+            parts.append(
+                f"{subject}: speculation stops paying at {middle:.3g} {self.unit} "
+                f"(90 % interval {low:.3g} to {high:.3g}), if it does (P = {self.p_crosses:.2f})."
+            )
+        else:
+            parts.append(f"{subject}: no load at which speculation turns from gain to loss.")
+        parts.append(
+            f"P(always pays up to capacity) {self.p_always:.2f}, P(never pays) {self.p_never:.2f}"
+            + (f", P(pays only under load) {self.p_reversed:.2f}." if self.p_reversed else ".")
+        )
+        parts.append(f"[{self.status}{': ' + self.outside if self.outside else ''}]")
+        return " ".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        low, middle, high = self.interval()
+        numbers = {"low": low, "median": middle, "high": high}
+        return {
+            "pair": self.pair,
+            "num_speculative_tokens": self.num_speculative_tokens,
+            "unit": self.unit,
+            **{name: None if np.isnan(value) else value for name, value in numbers.items()},
+            "p_crosses": self.p_crosses,
+            "p_never": self.p_never,
+            "p_always": self.p_always,
+            "p_reversed": self.p_reversed,
+            "status": self.status,
+            "outside": self.outside,
+            "convergence": self.convergence,
+        }
+
+
+def break_even_rate(
+    tree: xr.DataTree,
+    pair: str,
+    *,
+    num_speculative_tokens: int,
+    scenario: Scenario | None = None,
+    acceptance: float | None = None,
+    random_seed: int = 0,
+) -> BreakEven:
+    """Return the posterior of the request rate at which speculation stops paying.
+
+    Two configurations have the same latency at the same rate exactly where they have the same
+    latency at the same batch, for B = rate x L. So the turn is looked for over the batch, with
+    no fixed point to solve, and the rate there is B / L(B).
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        Result of `fit`.
+    pair : str
+        Label of a fitted pair, or a part of it that fits only one.
+    num_speculative_tokens : int
+        Draft length to compare with speculation off.
+    scenario : Scenario, optional
+        Lengths, arrivals (or a closed loop), acceptance and max_num_seqs; its pair, draft length
+        and load are not used. By default Poisson arrivals and the measured lengths.
+    acceptance : float, optional
+        As in `Scenario`, where no scenario is given.
+    random_seed : int
+        Seed of the misfit.
+
+    Returns
+    -------
+    BreakEven
+
+    Raises
+    ------
+    ArgumentError, UnknownPairError, DataError
+        As `predict_latency`; or if the draft length is 0.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the fit did not pass `diagnose`.
+    """
+    whole_number(num_speculative_tokens, "num_speculative_tokens", minimum=1)
+    if scenario is not None and acceptance is not None:
+        raise ArgumentError(
+            "acceptance must be given in the scenario or alone. Got both: drop one of them."
+        )
+    note = warn_first(tree)
+    if scenario is None:
+        scenario = Scenario(pair, request_rate_rps=1.0, acceptance=acceptance)
+    on = resolve(tree, scenario.with_(pair=pair, num_speculative_tokens=num_speculative_tokens))
+    off = resolve(tree, scenario.with_(pair=pair, num_speculative_tokens=0))
+    closed = scenario.concurrency is not None
+    first = 1.0 if closed else MIN_BATCH
+    batch = np.geomspace(first, scenario.max_num_seqs, NUM_GRID)[:, None]
+    arms = [_curve(tree, arm, batch, random_seed) for arm in (on, off)]
+    gap = arms[0] - arms[1]  # seconds, negative where speculation pays
+    capacity = np.ones_like(gap, dtype=bool)
+    if not closed:  # the stable branch: up to where the rate B / L(B) stops rising in one arm
+        for curve in arms:
+            rising = np.diff(batch / curve, axis=0) > 0
+            capacity[1:] &= np.logical_and.accumulate(rising, axis=0)
+    gain = (gap < 0) & capacity
+    loss = (gap >= 0) & capacity
+    turn = gain[:-1] & loss[1:]
+    crosses = turn.any(axis=0)
+    at = np.argmax(turn, axis=0)
+    draw = np.arange(gap.shape[1])
+    before, after = gap[at, draw], gap[at + 1, draw]
+    share = np.where(crosses, before / (before - after), 0.0)
+    log_batch = np.log(batch[:, 0])
+    where = np.exp(log_batch[at] + share * (log_batch[at + 1] - log_batch[at]))
+    latency = arms[1][at, draw] ** (1 - share) * arms[1][at + 1, draw] ** share
+    rate = np.where(crosses, where if closed else where / latency, np.nan)
+    typical = float(np.nanmedian(where[crosses])) if crosses.any() else 1.0
+    lies = [_support(tree, arm, typical) for arm in (on, off)]
+    outside = {f"{part} (off)" if i else part for i, s in enumerate(lies) for part in s.outside}
+    if any("draft length" in s.outside for s in lies[1:]):
+        outside = (outside - {"draft length (off)"}) | {"k = 0"}
+    return BreakEven(
+        rate,
+        float(crosses.mean()),
+        float((~gain.any(axis=0)).mean()),
+        float((~loss.any(axis=0)).mean()),
+        float((~crosses & gain.any(axis=0) & loss.any(axis=0)).mean()),
+        "requests in flight" if closed else "requests/s",
+        "extrapolated" if outside else "interpolated",
+        ", ".join(sorted(outside)),
+        on.cell.label,
+        num_speculative_tokens,
+        note,
+    )
+
+
+def _curve(
+    tree: xr.DataTree, arm: Configuration, batch: np.ndarray, random_seed: int
+) -> np.ndarray:
+    """Return the latency of an arm over the batch, array[batch, draw], misfit included."""
+    factor = misfit_of(arm, _support(tree, arm, 1.0).doublings, random_seed)
+    return np.asarray(factor * arm.latency(batch))
+
+
+def _support(tree: xr.DataTree, arm: Configuration, batch: float) -> Any:
+    lengths = (arm.input_len, arm.output_len)
+    return support(
+        tree, arm.scenario, base=arm.cell.base, pair=arm.cell.pair, batch=batch, lengths=lengths
+    )

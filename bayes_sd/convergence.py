@@ -1,0 +1,142 @@
+"""Whether a fit may be trusted: one verdict, naming the worst parameter."""
+
+import warnings
+from dataclasses import asdict, dataclass
+
+import arviz as az
+import numpy as np
+import xarray as xr
+
+from bayes_sd.exceptions import ArgumentError, ConvergenceWarning
+
+MAX_R_HAT = 1.01
+MIN_ESS = 400
+MIN_E_BFMI = 0.3
+DERIVED = ("latency_log_density",)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Result of `diagnose`.
+
+    Attributes
+    ----------
+    passed : bool
+        Whether every check holds.
+    r_hat, ess_bulk, ess_tail : float
+        The worst over all parameters (R-hat must be at most 1.01, both ESS at least 400).
+    worst_r_hat, worst_ess_bulk, worst_ess_tail : str
+        The parameters that they belong to.
+    divergences : int
+        Divergent transitions; must be 0.
+    e_bfmi : float
+        The lowest over chains; must be at least 0.3.
+    """
+
+    passed: bool
+    r_hat: float
+    worst_r_hat: str
+    ess_bulk: float
+    worst_ess_bulk: str
+    ess_tail: float
+    worst_ess_tail: str
+    divergences: int
+    e_bfmi: float
+
+    def sentence(self) -> str:
+        """Return the verdict in words, with what to do if it is bad."""
+        figures = (
+            f"R-hat {self.r_hat:.3f} ({self.worst_r_hat}), bulk ESS {self.ess_bulk:.0f} "
+            f"({self.worst_ess_bulk}), tail ESS {self.ess_tail:.0f} ({self.worst_ess_tail}), "
+            f"{self.divergences} divergences, E-BFMI {self.e_bfmi:.2f}"
+        )
+        if self.passed:
+            return f"Converged. The worst of all parameters: {figures}."
+        return (
+            f"NOT CONVERGED, do not decide on this fit. The worst of all parameters: {figures}. "
+            f"Allowed: R-hat up to {MAX_R_HAT}, ESS from {MIN_ESS}, no divergences, E-BFMI from "
+            f"{MIN_E_BFMI}. Fit again with more draws, e.g. fit(data, draws=2000, tune=1000)."
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the fields as plain values."""
+        return asdict(self)
+
+
+def _worst(values: xr.Dataset, *, highest: bool) -> tuple[float, str]:
+    """Return the extreme value over all variables and the element it belongs to."""
+    best, label = (-np.inf if highest else np.inf), ""
+    for name, array in values.data_vars.items():
+        flat = array.values.ravel()
+        if not np.isfinite(flat).any():
+            continue
+        at = int(np.nanargmax(flat) if highest else np.nanargmin(flat))
+        if (flat[at] > best) if highest else (flat[at] < best):
+            place = np.unravel_index(at, array.shape)
+            where = ", ".join(
+                str(array[d].values[i]) for d, i in zip(array.dims, place, strict=True)
+            )
+            best, label = float(flat[at]), f"{name}[{where}]" if where else str(name)
+    return best, label
+
+
+def diagnose(tree: xr.DataTree, *, warn: bool = True) -> Verdict:
+    """Judge the sampling of a fit by R-hat, ESS, divergences and E-BFMI.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        Result of `fit`.
+    warn : bool
+        Whether a bad verdict also warns.
+
+    Returns
+    -------
+    Verdict
+
+    Raises
+    ------
+    ArgumentError
+        If the tree has no posterior and sample statistics, or one chain only.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the verdict is bad.
+
+    References
+    ----------
+    .. [1] Vehtari et al. (2021). Rank-normalization, folding, and localization: an improved R-hat
+       for assessing convergence of MCMC. Bayesian Analysis 16(2). For R-hat and ESS.
+    .. [2] Betancourt (2016). Diagnosing suboptimal cotangent disintegrations in Hamiltonian Monte
+       Carlo. arXiv:1604.00695. For E-BFMI.
+
+    Examples
+    --------
+    >>> diagnose(tree).passed  # doctest: +SKIP
+    True
+    """
+    if "posterior" not in tree.children or "sample_stats" not in tree.children:
+        raise ArgumentError("tree must be the result of fit, with posterior and sample_stats.")
+    posterior = tree["posterior"].to_dataset().drop_vars(DERIVED, errors="ignore")
+    if posterior.sizes["chain"] < 2:
+        raise ArgumentError("diagnose needs at least 2 chains. Got 1 instead: fit with chains=4.")
+    stats = tree["sample_stats"].to_dataset()
+    r_hat, worst_r_hat = _worst(az.rhat(posterior), highest=True)
+    bulk, worst_bulk = _worst(az.ess(posterior, method="bulk"), highest=False)
+    tail, worst_tail = _worst(az.ess(posterior, method="tail"), highest=False)
+    divergences = int(stats["diverging"].sum())
+    energy = stats["energy"].values
+    e_bfmi = float((np.diff(energy, axis=1) ** 2).mean(axis=1).min() / energy.var(axis=1).max())
+    passed = (
+        r_hat <= MAX_R_HAT
+        and min(bulk, tail) >= MIN_ESS
+        and divergences == 0
+        and e_bfmi >= MIN_E_BFMI
+    )
+    verdict = Verdict(
+        bool(passed), r_hat, worst_r_hat, bulk, worst_bulk, tail, worst_tail, divergences, e_bfmi
+    )
+    if warn and not passed:
+        warnings.warn(verdict.sentence(), ConvergenceWarning, stacklevel=2)
+    return verdict

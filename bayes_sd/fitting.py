@@ -1,0 +1,210 @@
+"""Sampling the posterior: `fit`."""
+
+import os
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import nutpie
+import pymc as pm
+import xarray as xr
+
+from bayes_sd.convergence import diagnose
+from bayes_sd.data import to_dataset
+from bayes_sd.exceptions import ArgumentError
+from bayes_sd.model import build_model, reference_lengths, steps_of_runs
+from bayes_sd.priors import Prior, check_priors, default_priors
+from bayes_sd.start import starting_point
+from bayes_sd.storage import FORMAT
+from bayes_sd.validate import whole_number
+
+STAMPED = ("bayes_sd", "pymc", "nutpie", "arviz", "xarray", "numpy")
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """A model compiled once, to be sampled for several choices of held-out runs."""
+
+    model: pm.Model
+    compiled: Any
+
+
+def compile_model(model: pm.Model, start: dict[str, np.ndarray] | None = None) -> CompiledModel:
+    """Compile a model for nutpie.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Result of `build_model`.
+    start : dict of str to array, optional
+        Starting values by variable; the others start at their prior's centre with jitter.
+
+    Returns
+    -------
+    CompiledModel
+    """
+    start = start or {}
+    jittered = {v for v in model.free_RVs if v.name not in start}
+    known = {model[name]: value for name, value in start.items()}
+    return CompiledModel(
+        model, nutpie.compile_pymc_model(model, initial_points=known, jitter_rvs=jittered)
+    )
+
+
+def sample(
+    compiled: CompiledModel,
+    *,
+    score_weight: np.ndarray | None = None,
+    draws: int = 500,
+    tune: int = 500,
+    chains: int = 4,
+    random_seed: int = 0,
+    progressbar: bool = True,
+) -> xr.DataTree:
+    """Draw from the posterior of a compiled model.
+
+    Parameters
+    ----------
+    compiled : CompiledModel
+        Result of `compile_model`.
+    score_weight : array of float, (run,), optional
+        1 for runs to learn from, 0 for runs to hold out. All by default.
+    draws, tune, chains, random_seed, progressbar
+        As in `fit`.
+
+    Returns
+    -------
+    xarray.DataTree
+        Groups ``posterior`` and ``sample_stats``.
+    """
+    target = compiled.compiled
+    if score_weight is not None:
+        target = target.with_data(score_weight=np.asarray(score_weight, dtype=float))
+    tree = nutpie.sample(
+        target,
+        draws=draws,
+        tune=tune,
+        chains=chains,
+        cores=min(chains, os.cpu_count() or 1),
+        seed=random_seed,
+        progress_bar=progressbar,
+        save_warmup=False,
+    )
+    return tree
+
+
+def fit(
+    model_or_data: Any,
+    *,
+    priors: dict[str, Prior] | None = None,
+    draws: int = 500,
+    tune: int = 500,
+    chains: int = 4,
+    random_seed: int = 0,
+    progressbar: bool = True,
+) -> xr.DataTree:
+    """Fit the latency model: sample its posterior with nutpie's NUTS.
+
+    Parameters
+    ----------
+    model_or_data : pymc.Model, xarray.Dataset or pandas.DataFrame
+        A table of runs, the data set made of it, or a model built from one with `build_model`.
+    priors : dict of str to Prior, optional
+        By default `default_priors(data)`. With a model, the priors are the model's: give none.
+    draws, tune, chains : int
+        Draws kept and discarded per chain, and chains. At least 2 chains are needed to tell
+        whether they agree.
+    random_seed : int
+        Seed; the same seed, data and versions give the same draws.
+    progressbar : bool
+        Whether to show progress; False is silent.
+
+    Returns
+    -------
+    xarray.DataTree
+        Groups ``posterior``, ``sample_stats``, ``log_likelihood`` (per run), ``observed_data``
+        and ``constant_data`` (the whole data set). Attributes: versions, seed, hash of the data.
+
+    Raises
+    ------
+    ArgumentError
+        If draws, tune or chains are out of range, or priors are given with a model.
+    SchemaError, UnitError, DataError
+        As `to_dataset`.
+
+    Examples
+    --------
+    >>> from bayes_sd.datasets import load_vllm_cpu
+    >>> tree = fit(load_vllm_cpu("dense"))  # doctest: +SKIP
+    """
+    whole_number(draws, "draws", minimum=2)
+    whole_number(tune, "tune", minimum=1)
+    whole_number(chains, "chains", minimum=2)
+    whole_number(random_seed, "random_seed", minimum=0)
+    if isinstance(model_or_data, pm.Model):
+        if priors is not None:
+            raise ArgumentError(
+                "priors must be given where the model is built. Got a model and priors instead: "
+                "call fit(build_model(data, priors))."
+            )
+        model = model_or_data
+        data = getattr(model, "bayes_sd_data", None)
+        if data is None:
+            raise ArgumentError("fit takes models made by build_model. Got another model instead.")
+        priors = model.bayes_sd_priors
+    else:
+        data = model_or_data
+        if not isinstance(data, xr.Dataset):
+            data = to_dataset(data)
+        priors = check_priors(default_priors(data) if priors is None else priors)
+        model = build_model(data, priors)
+    compiled = compile_model(model, starting_point(data, priors))
+    tree = sample(
+        compiled,
+        draws=draws,
+        tune=tune,
+        chains=chains,
+        random_seed=random_seed,
+        progressbar=progressbar,
+    )
+    return _complete(tree, data, random_seed)
+
+
+def _complete(tree: xr.DataTree, data: xr.Dataset, random_seed: int) -> xr.DataTree:
+    """Add the data and the stamp, and move the log likelihood to its own group."""
+    posterior = tree["posterior"].to_dataset()
+    density = posterior["latency_log_density"].rename("log_latency")
+    constant = data.assign(
+        {f"reference_{name}": value for name, value in reference_lengths(data).items()}
+    ).assign(known_num_steps=("run", steps_of_runs(data)))
+    verdict = diagnose(tree)
+    stamp = {f"version_{name}": version(name) for name in STAMPED}
+    return xr.DataTree.from_dict(
+        {
+            "posterior": posterior.drop_vars("latency_log_density"),
+            "sample_stats": _plain(tree["sample_stats"].to_dataset()),
+            "log_likelihood": density.astype("float32").to_dataset(),
+            "observed_data": xr.Dataset(
+                {"log_latency": np.log(data["mean_e2e_s"])}, coords={"run": data["run"]}
+            ),
+            "constant_data": constant,
+            "/": xr.Dataset(
+                attrs={
+                    "format": FORMAT,
+                    "random_seed": random_seed,
+                    "data_hash": data.attrs["data_hash"],
+                    "passed": int(verdict.passed),
+                    "verdict": verdict.sentence(),
+                    **stamp,
+                }
+            ),
+        }
+    )
+
+
+def _plain(stats: xr.Dataset) -> xr.Dataset:
+    """Keep the statistics that are one number per draw."""
+    return stats.drop_vars(
+        [n for n, v in stats.items() if v.dims != ("chain", "draw") or v.dtype.kind not in "bif"]
+    )

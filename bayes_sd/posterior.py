@@ -1,0 +1,187 @@
+"""From a fit to numbers: coefficients, acceptance and error scales of a pair, draw by draw."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from bayes_sd.exceptions import ArgumentError, DataError, UnknownPairError
+from bayes_sd.physics.acceptance import expected_steps, expected_steps_renewal
+from bayes_sd.physics.step_time import CostCoefficients
+from bayes_sd.scenario import Scenario
+from bayes_sd.validate import nearest_names
+
+BASE_FIELDS = (
+    "prefill_fixed_s",
+    "prefill_per_token_s",
+    "prefill_stall_per_token_s",
+    "verify_fixed_s",
+    "verify_per_request_s",
+    "context_per_token_s",
+    "mixed_step_s",
+    "knee_s_per_token",
+    "knee_tokens",
+    "knee_width_tokens",
+)
+PAIR_FIELDS = ("draft_fixed_s", "draft_per_request_s", "verify_growth_per_draft")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Draws of one base, or of one pair on it; every array has shape (draw,)."""
+
+    base: int
+    pair: int | None
+    label: str
+    costs: CostCoefficients
+    boot_sd: np.ndarray
+    discrepancy_sd: np.ndarray
+    request_cv: np.ndarray
+    tail_dof: np.ndarray
+    extrapolation_sd: np.ndarray
+
+
+def _flat(values: xr.DataArray) -> np.ndarray:
+    """Put chains and draws in one axis, in front."""
+    return values.stack(sample=("chain", "draw")).transpose("sample", ...).values
+
+
+def fitted_pairs(tree: xr.DataTree) -> list[str]:
+    """Return the labels of the pairs that a fit knows.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        Result of `fit`.
+
+    Returns
+    -------
+    list of str
+    """
+    return [str(p) for p in tree["constant_data"]["pair"].values]
+
+
+def fitted_bases(tree: xr.DataTree) -> list[str]:
+    """Return the labels of the bases (a verifier on a deployment) that a fit knows."""
+    return [str(b) for b in tree["constant_data"]["base"].values]
+
+
+def find_label(name: str, labels: list[str]) -> int | None:
+    """Return the number of the label that is ``name``, or the only one that contains it."""
+    if name in labels:
+        return labels.index(name)
+    containing = [i for i, label in enumerate(labels) if name.lower() in label.lower()]
+    return containing[0] if len(containing) == 1 else None
+
+
+def find_cell(tree: xr.DataTree, name: str, *, drafts: bool) -> tuple[int, int | None]:
+    """Return the numbers of the base and of the pair (None without speculation).
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        Result of `fit`.
+    name : str
+        Label of a pair or, without drafts, of a base; or a part of it that fits only one.
+    drafts : bool
+        Whether the scenario drafts, and so needs a pair.
+
+    Raises
+    ------
+    UnknownPairError
+        If no label fits or several do; the message names the nearest.
+    """
+    pairs, bases = fitted_pairs(tree), fitted_bases(tree)
+    pair = find_label(name, pairs)
+    if pair is not None:
+        return int(tree["constant_data"]["base_of_pair"].values[pair]), pair
+    base = find_label(name, bases)
+    if base is not None and not drafts:
+        return base, None
+    allowed = pairs if drafts else pairs + bases
+    several = [label for label in allowed if name.lower() in label.lower()]
+    near = several or nearest_names(name, allowed) or allowed[:5]
+    what = "fits several" if several else "is unknown"
+    raise UnknownPairError(
+        f"pair {name!r} {what}. It must be one of the fitted pairs"
+        f"{'' if drafts else ' or, without speculation, a base'}: "
+        + "; ".join(repr(label) for label in near[:5])
+        + ("; ..." if len(near) > 5 else "")
+        + ". fitted_pairs(tree) lists them all."
+    )
+
+
+def cell(tree: xr.DataTree, name: str, *, drafts: bool) -> Cell:
+    """Return the draws of a cell; see `find_cell` for the name and the errors."""
+    base, pair = find_cell(tree, name, drafts=drafts)
+    posterior = tree["posterior"]
+    constant = tree["constant_data"]
+    fields = {f: _flat(posterior[f].isel(base=base)) for f in BASE_FIELDS}
+    if pair is None:
+        fields |= dict.fromkeys(PAIR_FIELDS, np.zeros(1))
+    else:
+        fields |= {f: _flat(posterior[f].isel(pair=pair)) for f in PAIR_FIELDS}
+    deployment = int(constant["deployment_of_base"].values[base])
+    label = constant["base" if pair is None else "pair"].values[base if pair is None else pair]
+    return Cell(
+        base,
+        pair,
+        str(label),
+        CostCoefficients(**fields),
+        boot_sd=_flat(posterior["boot_sd"].isel(deployment=deployment)),
+        discrepancy_sd=_flat(posterior["discrepancy_sd"].isel(base=base)),
+        request_cv=_flat(posterior["request_cv"].isel(base=base)),
+        tail_dof=_flat(posterior["tail_dof"]),
+        extrapolation_sd=_flat(posterior["extrapolation_sd"]),
+    )
+
+
+def group_of_pair(tree: xr.DataTree, pair: int) -> int | None:
+    """Return the acceptance group of a pair's runs; None if acceptance was not counted."""
+    constant = tree["constant_data"]
+    groups = constant["group_of_run"].values[constant["pair_of_run"].values == pair]
+    found = np.unique(groups[groups >= 0])
+    if len(found) > 1:
+        names = [str(constant["acceptance_group"].values[g]) for g in found]
+        raise ArgumentError(
+            f"the pair's runs have {len(found)} acceptance groups ({', '.join(names)}). "
+            "Say which acceptance to predict for: Scenario(..., acceptance=...)."
+        )
+    return int(found[0]) if len(found) else None
+
+
+def num_steps(tree: xr.DataTree, scenario: Scenario, where: Cell, output_len: float) -> np.ndarray:
+    """Return the expected steps of a request, (draw,) or (1,).
+
+    Raises
+    ------
+    DataError
+        If the scenario drafts and acceptance is neither given nor counted, or was not counted at
+        so late a position.
+    """
+    drafts = scenario.num_speculative_tokens
+    emitted = max(output_len - 1.0, 0.0)
+    if drafts == 0:
+        return np.array([emitted])
+    given = scenario.acceptance
+    if given is not None:
+        rates = list(given) if isinstance(given, tuple) else [given] * drafts
+        low, rest = int(emitted), emitted - int(emitted)
+        steps = expected_steps(np.array([low, low + 1]), rates[:drafts], drafts)
+        return np.array([(1 - rest) * steps[0] + rest * steps[1]])
+    group = None if where.pair is None else group_of_pair(tree, where.pair)
+    if group is None:
+        raise DataError(
+            f"acceptance of {where.label!r} was not counted in the fitted runs. "
+            "Give it: Scenario(..., acceptance=0.7), or one rate per position."
+        )
+    by_position = _flat(
+        tree["posterior"]["conditional_acceptance_rate"].isel(acceptance_group=group)
+    )
+    if drafts > by_position.shape[1]:
+        raise DataError(
+            f"num_speculative_tokens must be at most {by_position.shape[1]}, the longest draft "
+            f"measured, unless acceptance is given. Got {drafts} instead."
+        )
+    rates = [by_position[:, j] for j in range(drafts)]
+    return expected_steps_renewal(emitted, rates, drafts)

@@ -1,0 +1,122 @@
+"""What a prediction is asked about: one configuration at one load."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bayes_sd.exceptions import ArgumentError
+from bayes_sd.validate import not_negative, one_of, positive, probability, whole_number
+
+ARRIVALS = ("poisson", "constant", "bursty")
+DEFAULT_MAX_NUM_SEQS = 256
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One configuration of a pair at one load.
+
+    Parameters
+    ----------
+    pair : str
+        Label of a fitted pair (`bayes_sd.fitted_pairs(tree)` lists them), or a part of it that
+        fits only one; for no speculation also the label of a base.
+    request_rate_rps : float, optional
+        Arrivals per second: an open loop. Give this or ``concurrency``.
+    concurrency : float, optional
+        Requests kept in flight: a closed loop.
+    arrivals : {"poisson", "constant", "bursty"}
+        How an open loop's requests arrive.
+    input_len_tokens, output_len_tokens : float, optional
+        Prompt and answer length; by default those of the pair's measured runs (their mean).
+    num_speculative_tokens : int
+        Draft length k; 0 is speculation off, the server started without it.
+    acceptance : float or sequence of float, optional
+        Conditional acceptance rate: one for every position, or one per position. By default the
+        pair's own, which must have been counted.
+    num_requests : int, optional
+        Requests of the fresh benchmark run that ``kind="run"`` predicts; 200 by default.
+    max_num_seqs : int
+        Limit of the engine on requests in flight; capacity is reached there at the latest.
+
+    Raises
+    ------
+    ArgumentError
+        If a value is out of range, or rate and concurrency are both or neither given.
+
+    Examples
+    --------
+    >>> Scenario("Qwen3-8B", request_rate_rps=4.0, num_speculative_tokens=3, acceptance=0.7).label
+    'Qwen3-8B, k = 3, 4 rps, acceptance 0.7'
+    """
+
+    pair: str
+    request_rate_rps: float | None = None
+    concurrency: float | None = None
+    arrivals: str = "poisson"
+    input_len_tokens: float | None = None
+    output_len_tokens: float | None = None
+    num_speculative_tokens: int = 0
+    acceptance: float | tuple[float, ...] | None = None
+    num_requests: int = 200
+    max_num_seqs: int = DEFAULT_MAX_NUM_SEQS
+
+    def __post_init__(self) -> None:
+        """Check every field, and freeze a sequence of acceptance rates."""
+        if not isinstance(self.pair, str) or not self.pair:
+            raise ArgumentError(f"pair must be a label. Got {self.pair!r} instead.")
+        if (self.request_rate_rps is None) == (self.concurrency is None):
+            raise ArgumentError(
+                "a scenario must have request_rate_rps (open loop) or concurrency (closed loop), "
+                f"one of them. Got request_rate_rps={self.request_rate_rps!r} and "
+                f"concurrency={self.concurrency!r} instead."
+            )
+        if self.request_rate_rps is not None:
+            positive(self.request_rate_rps, "request_rate_rps", unit="1/s")
+        if self.concurrency is not None and positive(self.concurrency, "concurrency") < 1:
+            raise ArgumentError(
+                f"concurrency must be at least 1 request. Got {self.concurrency!r} instead."
+            )
+        one_of(self.arrivals, ARRIVALS, "arrivals")
+        for name in ("input_len_tokens", "output_len_tokens"):
+            if getattr(self, name) is not None:
+                positive(getattr(self, name), name, unit="tokens")
+        whole_number(self.num_speculative_tokens, "num_speculative_tokens", minimum=0)
+        whole_number(self.num_requests, "num_requests")
+        whole_number(self.max_num_seqs, "max_num_seqs")
+        if isinstance(self.acceptance, Sequence | np.ndarray):
+            rates = tuple(float(probability(float(a), "acceptance")) for a in self.acceptance)
+            object.__setattr__(self, "acceptance", rates)
+            if len(rates) < self.num_speculative_tokens:
+                raise ArgumentError(
+                    f"acceptance must have a rate for each of the {self.num_speculative_tokens} "
+                    f"positions. Got {len(rates)} instead: add the missing ones."
+                )
+        elif self.acceptance is not None:
+            probability(self.acceptance, "acceptance")
+
+    def with_(self, **changes: object) -> "Scenario":
+        """Return a copy with some fields changed."""
+        if "request_rate_rps" in changes:
+            changes.setdefault("concurrency", None)
+        elif "concurrency" in changes:
+            changes.setdefault("request_rate_rps", None)
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    @property
+    def load(self) -> float:
+        """Request rate of an open loop, concurrency of a closed one."""
+        if self.request_rate_rps is not None:
+            return float(self.request_rate_rps)
+        return float(not_negative(self.concurrency, "concurrency"))
+
+    @property
+    def label(self) -> str:
+        """A short name for tables and plots."""
+        load = f"{self.load:g} rps" if self.concurrency is None else f"{self.load:g} in flight"
+        parts = [self.pair, f"k = {self.num_speculative_tokens}", load]
+        if self.acceptance is not None and self.num_speculative_tokens:
+            given = self.acceptance
+            rates = given if isinstance(given, tuple) else (given,)
+            parts.append("acceptance " + "/".join(f"{a:g}" for a in rates))
+        return ", ".join(parts)

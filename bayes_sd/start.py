@@ -1,0 +1,158 @@
+"""Where the chains start: a non-negative least-squares fit of the same law, one cell at a time.
+
+For a fixed place of the knee the law is linear in its costs, so the best place on a grid is found
+without local optima. A chain that starts far from it can be caught where a knee below the
+measured loads writes the linear part a second time. Only the start hangs on this: the posterior
+does not.
+"""
+
+import numpy as np
+import xarray as xr
+from scipy.optimize import nnls
+
+from bayes_sd.model import load_of_runs, reference_lengths, steps_of_runs
+from bayes_sd.physics.acceptance import expected_steps_renewal
+from bayes_sd.physics.step_time import knee_time
+from bayes_sd.priors import REFERENCE, RESOURCE, Prior, deployment_center
+
+KNEE_STEPS = np.linspace(-2.0, 2.5, 19)  # places tried, in prior standard deviations
+PULL = 0.02  # weight of the prior's medians: one of them counts as one run with a 2 % error
+
+
+def starting_point(data: xr.Dataset, priors: dict[str, Prior]) -> dict[str, np.ndarray]:
+    """Return starting values of the cost variables.
+
+    Parameters
+    ----------
+    data : xarray.Dataset
+        Result of `to_dataset`.
+    priors : dict of str to Prior
+        Table of priors; costs that no run tells of start at its medians.
+
+    Returns
+    -------
+    dict of str to array
+        By name of the model's variables, on the log scale.
+    """
+    lengths = reference_lengths(data)
+    steps = _steps(data)
+    load = load_of_runs(data)
+    drafts = data["num_speculative_tokens"].values
+    requests = load.requests_per_step
+    tokens = requests * (drafts + 1)
+    columns = [
+        np.ones(len(steps)),
+        load.others,
+        steps,
+        steps * drafts,
+        steps * requests,
+        steps * requests * drafts,
+        steps * (1 - np.exp(-load.others / np.maximum(steps, 1e-9))),
+    ]
+    features = np.stack(columns, axis=-1)
+    latency = data["mean_e2e_s"].values
+    costs = np.empty((data.sizes["base"], 7))
+    knee = np.empty((data.sizes["base"], 2))
+    for base in range(data.sizes["base"]):
+        at = data["base_of_run"].values == base
+        medians, center = _medians(data, base, lengths, priors)
+        costs[base], knee[base] = _best_knee(
+            features[at], steps[at], tokens[at], latency[at], medians, center, priors
+        )
+    prefill, stall, fixed, draft, per_request, per_draft, mixed = costs.T
+    prompt, mean_steps = lengths["input_len_tokens"].values, lengths["num_steps"].values
+    ratio = priors["knee_ratio"]
+    slope = np.log(np.maximum(knee[:, 1], 1e-12) * prompt / stall)
+    start = {
+        "log_verifier_cost": np.log(np.stack([fixed, mixed], axis=-1)),
+        "log_load_cost": np.log(np.stack([stall, per_request * mean_steps], axis=-1)),
+        "log_prefill": np.log(np.stack([np.maximum(prefill - stall, prefill / 4), stall], -1)),
+        "log_knee_tokens": np.log(knee[:, 0]),
+        "log_knee_ratio": np.clip(
+            slope, ratio.log_center - 2 * ratio.spread, ratio.log_center + 2 * ratio.spread
+        ),
+    }
+    if data.sizes["pair"]:
+        base = data["base_of_pair"].values
+        parts = np.stack([0.3 * per_draft[base], 0.7 * per_draft[base]], axis=-1)
+        start |= {"log_draft_fixed": np.log(draft[base]), "log_per_draft": np.log(parts)}
+    return start
+
+
+def _steps(data: xr.Dataset) -> np.ndarray:
+    """Return the expected steps of each run, with the pooled rates of counted acceptance."""
+    steps = steps_of_runs(data)
+    emitted = np.maximum(data["output_len_tokens"].values - 1, 0)
+    for group in range(data.sizes["acceptance_group"]):
+        at = np.flatnonzero((data["group_of_run"].values == group) & np.isnan(steps))
+        accepted = data["accepted_at_position"].values[at].sum(axis=0)
+        trials = data["trials_at_position"].values[at].sum(axis=0)
+        rates = list((accepted + 0.5) / (trials + 1.0))
+        drafts = data["num_speculative_tokens"].values[at]
+        steps[at] = expected_steps_renewal(emitted[at], rates, drafts)
+    return steps
+
+
+def _medians(
+    data: xr.Dataset, base: int, lengths: xr.Dataset, priors: dict[str, Prior]
+) -> tuple[np.ndarray, float]:
+    """Return the prior medians of the seven linear costs of a base, and log place of the knee."""
+    deployment = str(data["deployment"].values[data["deployment_of_base"].values[base]])
+    verifier = float(np.nan_to_num(data["verifier_params_b"].values[base], nan=8.0))
+    pairs = np.flatnonzero(data["base_of_pair"].values == base)
+    drafter = np.nanmean(
+        np.append(data["drafter_params_b"].values[pairs], np.nan_to_num(0.05 * verifier))
+    )
+    size = {
+        "verifier": np.log(verifier / REFERENCE["verifier_params_b"]),
+        "drafter": np.log(drafter / REFERENCE["drafter_params_b"]),
+    }
+    log = {
+        name: deployment_center(priors[name], name, deployment)
+        + priors[f"{name}.size_exponent"].center
+        * size["drafter" if name.startswith("draft") else "verifier"]
+        for name in RESOURCE
+    }
+    prompt = lengths["input_len_tokens"].values[base] / REFERENCE["input_len_tokens"]
+    cost = {name: float(np.exp(value)) for name, value in log.items()}
+    stall = cost["prefill_stall_s"] * prompt
+    return np.array(
+        [
+            cost["prefill_fixed_s"] + stall,
+            stall,
+            cost["verify_fixed_s"],
+            cost["draft_fixed_s"],
+            cost["verify_per_request_s"],
+            cost["draft_per_request_s"],
+            cost["mixed_step_s"],
+        ]
+    ), log["knee_tokens"]
+
+
+def _best_knee(
+    features: np.ndarray,
+    steps: np.ndarray,
+    tokens: np.ndarray,
+    latency: np.ndarray,
+    medians: np.ndarray,
+    log_knee: float,
+    priors: dict[str, Prior],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the seven costs in seconds, and place and slope of the knee, of least error."""
+    best = (np.inf, medians, np.array([np.exp(log_knee), 0.0]))
+    slope = medians[1] * priors["knee_ratio"].center / 512.0
+    scale = np.append(medians, slope)
+    for place in np.exp(log_knee + KNEE_STEPS * priors["knee_tokens"].spread):
+        bend = steps * knee_time(tokens, 1.0, place, priors["knee_width"].center * place)
+        relative = np.column_stack([features, bend]) * scale / latency[:, None]
+        design = np.vstack([relative, PULL * np.eye(8)])
+        target = np.append(np.ones(len(latency)), np.full(8, PULL))
+        found, error = nnls(design, target)
+        if error < best[0]:
+            # A cost of 0 has no logarithm: start a tenth of the median above it.
+            best = (
+                error,
+                np.maximum(found[:7], 0.1) * medians,
+                np.array([place, found[7] * slope]),
+            )
+    return best[1], best[2]

@@ -1,0 +1,101 @@
+"""Keeping a fit: `save` and `load`."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import xarray as xr
+
+from bayes_sd.exceptions import FitFileError
+
+FORMAT = "bayes_sd fit 1"
+
+
+def save(tree: xr.DataTree, path: str | Path) -> Path:
+    """Write a fit to a NetCDF file, whole or not at all.
+
+    The file is written beside its place and moved there when complete, so a kill in the middle
+    leaves an older file as it was.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        Result of `fit`.
+    path : str or Path
+        File to write, usually ``*.nc``.
+
+    Returns
+    -------
+    pathlib.Path
+
+    Raises
+    ------
+    FitFileError
+        If the folder does not exist or cannot be written to.
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FitFileError(
+            f"{path} cannot be written: folder {str(path.parent)!r} does not exist. Make it first."
+        )
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        os.close(handle)
+    except OSError as error:
+        raise FitFileError(f"{path} cannot be written: {error}. Choose another folder.") from error
+    try:
+        compression = {"zlib": True, "complevel": 4}
+        tree.to_netcdf(
+            name,
+            engine="h5netcdf",
+            encoding={
+                f"/{group}": {
+                    v: compression
+                    for v, values in tree[group].data_vars.items()
+                    if values.dtype.kind in "fi" and values.size > 100
+                }
+                for group in tree.children
+            },
+        )
+        with open(name, "rb") as written:
+            os.fsync(written.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+    return path
+
+
+def load(path: str | Path) -> xr.DataTree:
+    """Read a fit that `save` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        File.
+
+    Returns
+    -------
+    xarray.DataTree
+
+    Raises
+    ------
+    FitFileError
+        If there is no such file, or it is not a fit of this library.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FitFileError(f"{path} is not a file. Write one with save(fit(data), {str(path)!r}).")
+    try:
+        with xr.open_datatree(path, engine="h5netcdf") as opened:
+            tree = opened.load()
+    except (OSError, ValueError, KeyError) as error:
+        raise FitFileError(f"{path} cannot be read as NetCDF: {error}") from error
+    if tree.attrs.get("format") != FORMAT:
+        raise FitFileError(
+            f"{path} must be a fit of this library ({FORMAT!r}). "
+            f"Got format {tree.attrs.get('format')!r} instead: fit the data again."
+        )
+    return tree
