@@ -14,19 +14,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bayes_sd.check import diagnose, prior_predictive_latency
+    from bayes_sd.break_even import BreakEven, break_even_rate
+    from bayes_sd.check import prior_predictive_latency
+    from bayes_sd.convergence import Verdict, diagnose
+    from bayes_sd.curves import latency_curves
     from bayes_sd.data import to_dataset
     from bayes_sd.datasets import load_atom_moe, load_h200_70b, load_scaling_study, load_vllm_cpu
-    from bayes_sd.decide import Decision, break_even_rate, choose_draft_length
-    from bayes_sd.fitting import fit, load, save
+    from bayes_sd.decide import choose_draft_length
+    from bayes_sd.decision import Decision
+    from bayes_sd.fitting import fit
     from bayes_sd.frames import check_runs
     from bayes_sd.model import build_model
     from bayes_sd.plots.draft_length import plot_draft_length
     from bayes_sd.plots.latency import plot_latency
     from bayes_sd.policy import draft_length_policy
-    from bayes_sd.predict import effective_batch, latency_shares, predict_latency
+    from bayes_sd.posterior import fitted_pairs
+    from bayes_sd.predict import effective_batch, predict_latency
     from bayes_sd.priors import Prior, default_priors
     from bayes_sd.scenario import Scenario
+    from bayes_sd.shares import latency_shares
+    from bayes_sd.storage import load, save
+    from bayes_sd.summary import summarise
 
     __version__: str
 
@@ -42,26 +50,33 @@ _MODULE_OF = {
     "default_priors": "priors",
     "build_model": "model",
     "fit": "fitting",
-    "save": "fitting",
-    "load": "fitting",
-    "diagnose": "check",
+    "save": "storage",
+    "load": "storage",
+    "diagnose": "convergence",
+    "Verdict": "convergence",
     "prior_predictive_latency": "check",
+    "fitted_pairs": "posterior",
     "Scenario": "scenario",
     "predict_latency": "predict",
-    "latency_shares": "predict",
     "effective_batch": "predict",
-    "Decision": "decide",
+    "summarise": "summary",
+    "latency_shares": "shares",
     "choose_draft_length": "decide",
-    "break_even_rate": "decide",
+    "Decision": "decision",
     "draft_length_policy": "policy",
+    "break_even_rate": "break_even",
+    "BreakEven": "break_even",
+    "latency_curves": "curves",
     "plot_latency": "plots.latency",
     "plot_draft_length": "plots.draft_length",
 }
 
 __all__ = [
+    "BreakEven",
     "Decision",
     "Prior",
     "Scenario",
+    "Verdict",
     "__version__",
     "break_even_rate",
     "build_model",
@@ -72,6 +87,8 @@ __all__ = [
     "draft_length_policy",
     "effective_batch",
     "fit",
+    "fitted_pairs",
+    "latency_curves",
     "latency_shares",
     "load",
     "load_atom_moe",
@@ -83,6 +100,7 @@ __all__ = [
     "predict_latency",
     "prior_predictive_latency",
     "save",
+    "summarise",
     "to_dataset",
 ]
 

@@ -162,41 +162,81 @@ def break_even_rate(
     first = 1.0 if closed else MIN_BATCH
     batch = np.geomspace(first, scenario.max_num_seqs, NUM_GRID)[:, None]
     arms = [_curve(tree, arm, batch, random_seed) for arm in (on, off)]
-    gap = arms[0] - arms[1]  # seconds, negative where speculation pays
-    capacity = np.ones_like(gap, dtype=bool)
-    if not closed:  # the stable branch: up to where the rate B / L(B) stops rising in one arm
-        for curve in arms:
-            rising = np.diff(batch / curve, axis=0) > 0
-            capacity[1:] &= np.logical_and.accumulate(rising, axis=0)
-    gain = (gap < 0) & capacity
-    loss = (gap >= 0) & capacity
-    turn = gain[:-1] & loss[1:]
-    crosses = turn.any(axis=0)
-    at = np.argmax(turn, axis=0)
-    draw = np.arange(gap.shape[1])
-    before, after = gap[at, draw], gap[at + 1, draw]
-    share = np.where(crosses, before / (before - after), 0.0)
-    log_batch = np.log(batch[:, 0])
-    where = np.exp(log_batch[at] + share * (log_batch[at + 1] - log_batch[at]))
-    latency = arms[1][at, draw] ** (1 - share) * arms[1][at + 1, draw] ** share
-    rate = np.where(crosses, where if closed else where / latency, np.nan)
-    typical = float(np.nanmedian(where[crosses])) if crosses.any() else 1.0
+    turn = _find_turn(arms[0], arms[1], batch, closed=closed)
+    # Without a turn the answer is about every load, so about the highest.
+    typical = float(
+        np.median(turn.batch[turn.crosses] if turn.crosses.mean() >= 0.05 else turn.last)
+    )
     lies = [_support(tree, arm, typical) for arm in (on, off)]
     outside = {f"{part} (off)" if i else part for i, s in enumerate(lies) for part in s.outside}
     if any("draft length" in s.outside for s in lies[1:]):
         outside = (outside - {"draft length (off)"}) | {"k = 0"}
     return BreakEven(
-        rate,
-        float(crosses.mean()),
-        float((~gain.any(axis=0)).mean()),
-        float((~loss.any(axis=0)).mean()),
-        float((~crosses & gain.any(axis=0) & loss.any(axis=0)).mean()),
+        turn.rate,
+        float(turn.crosses.mean()),
+        float((~turn.gains).mean()),
+        float((~turn.loses).mean()),
+        float((~turn.crosses & turn.gains & turn.loses).mean()),
         "requests in flight" if closed else "requests/s",
         "extrapolated" if outside else "interpolated",
         ", ".join(sorted(outside)),
         on.cell.label,
         num_speculative_tokens,
         note,
+    )
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """Where speculation turns from gain to loss; arrays over draws."""
+
+    rate: np.ndarray  # NaN without a turn
+    batch: np.ndarray
+    last: np.ndarray  # the largest batch that both arms hold
+    crosses: np.ndarray
+    gains: np.ndarray  # whether it pays at some load
+    loses: np.ndarray
+
+
+def _find_turn(on: np.ndarray, off: np.ndarray, batch: np.ndarray, *, closed: bool) -> _Turn:
+    """Compare two curves of latency over the batch, both array[batch, draw]; batch is a column."""
+    gap = on - off  # seconds, negative where speculation pays
+    draw = np.arange(gap.shape[1])
+    rates = [batch / on, batch / off]
+    stable = np.ones_like(gap, dtype=bool)
+    if not closed:  # up to where the rate B / L(B) stops rising in one arm
+        for sustained in rates:
+            rising = np.diff(sustained, axis=0) > 0
+            stable[1:] &= np.logical_and.accumulate(rising, axis=0)
+    gain = (gap < 0) & stable
+    loss = (gap >= 0) & stable
+    turn = gain[:-1] & loss[1:]
+    crosses = turn.any(axis=0)
+    at = np.argmax(turn, axis=0)
+    before, after = gap[at, draw], gap[at + 1, draw]
+    share = np.where(crosses, before / np.where(crosses, before - after, 1.0), 0.0)
+    log_batch = np.log(batch[:, 0])
+    where = np.exp(log_batch[at] + share * (log_batch[at + 1] - log_batch[at]))
+    latency = off[at, draw] ** (1 - share) * off[at + 1, draw] ** share
+    rate = where if closed else where / latency
+    end = stable.sum(axis=0) - 1
+    overtaken = relieved = np.zeros(len(draw), dtype=bool)
+    if not closed:
+        # The faster arm may reach its capacity first: above it only the other one serves.
+        capacity = [sustained.max(axis=0) for sustained in rates]
+        overtaken = (gap[end, draw] < 0) & (capacity[0] < capacity[1])
+        relieved = (gap[end, draw] >= 0) & (capacity[0] > capacity[1])
+        only = overtaken & ~crosses
+        rate = np.where(only, capacity[0], rate)
+        where = np.where(only, batch[np.argmax(rates[0], axis=0), 0], where)
+        crosses = crosses | overtaken
+    return _Turn(
+        np.where(crosses, rate, np.nan),
+        where,
+        batch[end, 0],
+        crosses,
+        gain.any(axis=0) | relieved,
+        loss.any(axis=0) | overtaken,
     )
 
 

@@ -68,7 +68,7 @@ def _worst(values: xr.Dataset, *, highest: bool) -> tuple[float, str]:
     best, label = (-np.inf if highest else np.inf), ""
     for name, array in values.data_vars.items():
         flat = array.values.ravel()
-        if not np.isfinite(flat).any():
+        if np.isnan(flat).all():
             continue
         at = int(np.nanargmax(flat) if highest else np.nanargmin(flat))
         if (flat[at] > best) if highest else (flat[at] < best):
@@ -122,12 +122,20 @@ def diagnose(tree: xr.DataTree, *, warn: bool = True) -> Verdict:
     if posterior.sizes["chain"] < 2:
         raise ArgumentError("diagnose needs at least 2 chains. Got 1 instead: fit with chains=4.")
     stats = tree["sample_stats"].to_dataset()
-    r_hat, worst_r_hat = _worst(az.rhat(posterior), highest=True)
-    bulk, worst_bulk = _worst(az.ess(posterior, method="bulk"), highest=False)
-    tail, worst_tail = _worst(az.ess(posterior, method="tail"), highest=False)
+    # A parameter that never moves has no figures, unless it is the chains that cannot agree.
+    constant = (posterior == posterior.isel(chain=0, draw=0)).all(("chain", "draw"))
+    with np.errstate(invalid="ignore"):
+        r_hats = az.rhat(posterior).fillna(np.inf).where(~constant)
+        bulks = az.ess(posterior, method="bulk").fillna(0.0).where(~constant)
+        tails = az.ess(posterior, method="tail").fillna(0.0).where(~constant)
+    r_hat, worst_r_hat = _worst(r_hats, highest=True)
+    bulk, worst_bulk = _worst(bulks, highest=False)
+    tail, worst_tail = _worst(tails, highest=False)
+    if not worst_r_hat:
+        r_hat, worst_r_hat = np.inf, "no parameter moves"
     divergences = int(stats["diverging"].sum())
     energy = stats["energy"].values
-    e_bfmi = float((np.diff(energy, axis=1) ** 2).mean(axis=1).min() / energy.var(axis=1).max())
+    e_bfmi = float(((np.diff(energy, axis=1) ** 2).mean(axis=1) / energy.var(axis=1)).min())
     passed = (
         r_hat <= MAX_R_HAT
         and min(bulk, tail) >= MIN_ESS

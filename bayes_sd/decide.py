@@ -2,103 +2,22 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import xarray as xr
 
+from bayes_sd.decision import Decision
 from bayes_sd.exceptions import ArgumentError, ConvergenceWarning, ExtrapolationWarning
 from bayes_sd.predict import predict_latency, resolve
 from bayes_sd.scenario import Scenario
-from bayes_sd.validate import positive
+from bayes_sd.validate import positive, whole_number
 
 Floats = npt.NDArray[np.float64]
 
 NEAR_TIE = 0.01  # an expected regret within a hundredth of latency of the choice's
 MAX_REGRET = 0.05
 UNCHECKED = "This fit carries no convergence verdict: run diagnose(tree) before deciding on it."
-
-
-@dataclass(frozen=True)
-class Decision:
-    """A choice among candidates, how sure it is, and what being wrong costs.
-
-    Attributes
-    ----------
-    choice : int or None
-        The candidate with the least expected regret; None where no candidate is worth naming.
-    verdict : str
-        ``choose``, ``near tie``, ``not enough data`` or ``past capacity``.
-    reason : str
-        Why, in one sentence.
-    candidates : tuple of int
-        Draft lengths compared; 0 is speculation off.
-    probability_best : tuple of float
-        Per candidate: the share of draws in which its latency is the lowest.
-    expected_regret : tuple of float
-        Per candidate: mean of 1 - best latency / its latency, 0 to 1; 1 in draws where it is past
-        capacity and another is not.
-    near_ties : tuple of int
-        Candidates whose expected regret is within 0.01 of the choice's, the choice left out.
-    median_e2e_s, low_e2e_s, high_e2e_s : tuple of float
-        Median and central 90 % interval of the mean latency, s.
-    status : tuple of str
-        Measured, interpolated, extrapolated or past capacity, per candidate.
-    outside : tuple of str
-        What lies outside the measured range, per candidate.
-    kind : str
-        Kind of prediction that was compared.
-    convergence : str
-        Empty if the fit passed `diagnose`, else what to say first.
-    """
-
-    choice: int | None
-    verdict: str
-    reason: str
-    candidates: tuple[int, ...]
-    probability_best: tuple[float, ...]
-    expected_regret: tuple[float, ...]
-    near_ties: tuple[int, ...]
-    median_e2e_s: tuple[float, ...]
-    low_e2e_s: tuple[float, ...]
-    high_e2e_s: tuple[float, ...]
-    status: tuple[str, ...]
-    outside: tuple[str, ...]
-    kind: str
-    convergence: str
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per candidate."""
-        columns = (
-            "median_e2e_s",
-            "low_e2e_s",
-            "high_e2e_s",
-            "probability_best",
-            "expected_regret",
-            "status",
-            "outside",
-        )
-        index = pd.Index(self.candidates, name="num_speculative_tokens")
-        return pd.DataFrame({name: getattr(self, name) for name in columns}, index=index)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON."""
-        table = self.to_frame().reset_index()
-        return {
-            "choice": self.choice,
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "near_ties": list(self.near_ties),
-            "kind": self.kind,
-            "convergence": self.convergence,
-            "candidates": [
-                {str(name): value for name, value in row.items()}
-                for row in table.to_dict(orient="records")
-            ],
-        }
 
 
 def convergence_note(tree: xr.DataTree) -> str:
@@ -156,13 +75,40 @@ def compare(latency: Floats) -> tuple[Floats, Floats]:
 
 
 def measured_draft_lengths(tree: xr.DataTree, scenario: Scenario) -> list[int]:
-    """Return 0 and every draft length that was measured with the scenario's pair."""
-    runs = tree["constant_data"]
-    pair = resolve(tree, scenario.with_(num_speculative_tokens=0)).cell.pair
-    if pair is None:
+    """Return 0 and every draft length that was measured with the scenario's pair.
+
+    Raises
+    ------
+    UnknownPairError
+        If the scenario names a base that has pairs, but none of them.
+    """
+    runs = tree["constant_data"].dataset
+    cell = resolve(tree, scenario.with_(num_speculative_tokens=0)).cell
+    if cell.pair is None:
+        if (runs["base_of_pair"].values == cell.base).any():
+            resolve(tree, scenario.with_(num_speculative_tokens=1))  # says which pairs there are
         return [0]
-    lengths = runs["num_speculative_tokens"].values[runs["pair_of_run"].values == pair]
+    lengths = runs["num_speculative_tokens"].values[runs["pair_of_run"].values == cell.pair]
     return sorted({0, *(int(k) for k in lengths)})
+
+
+def draft_lengths(
+    tree: xr.DataTree, scenario: Scenario, candidates: Sequence[int] | None
+) -> list[int]:
+    """Return the draft lengths to compare, sorted: those given, or 0 and those measured.
+
+    Raises
+    ------
+    ArgumentError
+        If a candidate is no whole number of at least 0, or there is none.
+    UnknownPairError
+        As `measured_draft_lengths`.
+    """
+    if candidates is None:
+        return measured_draft_lengths(tree, scenario)
+    if not len(candidates):
+        raise ArgumentError("candidates must hold at least one draft length. Got none instead.")
+    return sorted({whole_number(k, "candidates", minimum=0) for k in candidates})
 
 
 def choose_draft_length(
@@ -212,10 +158,7 @@ def choose_draft_length(
     """
     positive(max_regret, "max_regret")
     note = warn_first(tree)
-    given = measured_draft_lengths(tree, scenario) if candidates is None else candidates
-    lengths = sorted(set(given))
-    if not lengths:
-        raise ArgumentError("candidates must hold at least one draft length. Got none instead.")
+    lengths = draft_lengths(tree, scenario, candidates)
     arms = [scenario.with_(num_speculative_tokens=k) for k in lengths]
     draws = predict_latency(tree, arms, random_seed=random_seed)
     decision = decide_from_draws(draws, lengths, max_regret=max_regret, note=note)
@@ -259,7 +202,7 @@ def decide_from_draws(
     low, median, high = np.quantile(latency, [0.05, 0.5, 0.95], axis=0, method="inverted_cdf")
     choice: int | None = lengths[at]
     if past.min() > 0.5:
-        choice, verdict = None, "past capacity"
+        choice, verdict, close = None, "past capacity", []
         reason = f"every candidate is past capacity in at least {past.min():.0%} of the draws"
     elif regret[at] > max_regret:
         verdict = "not enough data"

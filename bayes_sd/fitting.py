@@ -56,7 +56,7 @@ def sample(
     compiled: CompiledModel,
     *,
     score_weight: np.ndarray | None = None,
-    draws: int = 500,
+    draws: int = 750,
     tune: int = 500,
     chains: int = 4,
     random_seed: int = 0,
@@ -90,6 +90,9 @@ def sample(
         seed=random_seed,
         progress_bar=progressbar,
         save_warmup=False,
+        # Most directions are short boot effects; without a further doubling they end a
+        # trajectory before the few long ones (sums that the data split loosely) have moved.
+        extra_doublings=1,
     )
     return tree
 
@@ -98,7 +101,7 @@ def fit(
     model_or_data: Any,
     *,
     priors: dict[str, Prior] | None = None,
-    draws: int = 500,
+    draws: int = 750,
     tune: int = 500,
     chains: int = 4,
     random_seed: int = 0,
@@ -168,11 +171,26 @@ def fit(
         random_seed=random_seed,
         progressbar=progressbar,
     )
-    return _complete(tree, data, random_seed)
+    return complete_tree(tree, data, random_seed)
 
 
-def _complete(tree: xr.DataTree, data: xr.Dataset, random_seed: int) -> xr.DataTree:
-    """Add the data and the stamp, and move the log likelihood to its own group."""
+def complete_tree(tree: xr.DataTree, data: xr.Dataset, random_seed: int) -> xr.DataTree:
+    """Add the data and the stamp, and move the log likelihood to its own group.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        Result of `sample`.
+    data : xarray.Dataset
+        The data set of the model.
+    random_seed : int
+        Seed that the tree was sampled with.
+
+    Returns
+    -------
+    xarray.DataTree
+        As `fit` returns.
+    """
     posterior = tree["posterior"].to_dataset()
     density = posterior["latency_log_density"].rename("log_latency")
     constant = data.assign(

@@ -11,36 +11,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
-from pymc.logprob.transforms import Transform
 
 from bayes_sd.physics.step_time import CostCoefficients
 from bayes_sd.priors import DRAFTER_COSTS, REFERENCE, VERIFIER_COSTS, Prior, deployment_center
-
-
-class SumAndShare(Transform):
-    """Sample two positive costs, given by their logs, as log of their sum and logit of a share.
-
-    With t = log(a + b) and l = log a - log b, the Jacobian of (log a, log b) in (t, l) has
-    determinant -1: log a = t + log sigmoid(l) and log b = t + log sigmoid(-l) give
-    (1)(-sigmoid(l)) - (sigmoid(-l))(1) = -1. So the prior on (log a, log b) is untouched.
-    """
-
-    name = "sum_and_share"
-    ndim_supp = 1
-
-    def forward(self, value: Any, *inputs: Any) -> Any:
-        """Return (log of the sum, logit of the first's share); last axis of size 2."""
-        first, second = value[..., 0], value[..., 1]
-        return pt.stack([pt.logaddexp(first, second), first - second], axis=-1)
-
-    def backward(self, value: Any, *inputs: Any) -> Any:
-        """Return the logs of both costs; last axis of size 2."""
-        total, logit = value[..., 0], value[..., 1]
-        return pt.stack([total - pt.softplus(-logit), total - pt.softplus(logit)], axis=-1)
-
-    def log_jac_det(self, value: Any, *inputs: Any) -> Any:
-        """Return 0, for each pair of costs."""
-        return pt.zeros(value.shape[:-1])
+from bayes_sd.shares_of_sums import LoadShares, SumAndShare
 
 
 def draw(name: str, prior: Prior, **kwargs: Any) -> Any:
@@ -156,6 +130,7 @@ def cost_coefficients(
     def law(cost: str) -> Any:
         return level[cost][deployment] + exponent[cost] * log_size
 
+    drafter = population("drafter", DRAFTER_COSTS, data, priors) if data.sizes["pair"] else None
     prompt = lengths["input_len_tokens"].values
     direct = ("verify_fixed_s", "mixed_step_s")
     log_cost = pm.Normal(
@@ -164,19 +139,10 @@ def cost_coefficients(
         pt.stack([group_sd[c] for c in direct]),
         dims=("base", "direct_cost"),
     )
-    # Both grow with the batch, and differ only in that one is paid once and one at each step.
-    longer = np.log(prompt / REFERENCE["input_len_tokens"])
-    log_steps = np.log(lengths["num_steps"].values)
-    per_other = pm.Normal(
-        "log_load_cost",
-        pt.stack(
-            [law("prefill_stall_s") + longer, law("verify_per_request_s") + log_steps], axis=-1
-        ),
-        pt.stack([group_sd["prefill_stall_s"], group_sd["verify_per_request_s"]]),
-        dims=("base", "load_part"),
-        transform=SumAndShare(),
+    stall, per_request, per_draft, first_draft = _load_costs(
+        data, lengths, law, group_sd, (drafter, log_drafter_size), priors
     )
-    log_stall = per_other[:, 0]
+    log_stall = pt.log(stall)
     ratio = priors["prefill_ratio"]
     prefill = pm.Normal(
         "log_prefill",
@@ -186,9 +152,10 @@ def cost_coefficients(
         transform=SumAndShare(),
     )
     share = pm.math.sigmoid(draw("context_share", priors["context_share"], dims="base"))
-    per_request = pt.exp(per_other[:, 1] - log_steps)
-    per_token = pt.exp(log_stall) / prompt
-    knee = pt.exp(_log_knee(law("knee_tokens"), group_sd["knee_tokens"], data, priors))
+    per_token = stall / prompt
+    knee = pt.exp(
+        pm.Normal("log_knee_tokens", law("knee_tokens"), group_sd["knee_tokens"], dims="base")
+    )
     of_base = {
         "prefill_fixed_s": pt.exp(prefill[:, 0]),
         "prefill_per_token_s": pt.exp(prefill[:, 1]) / prompt,
@@ -204,7 +171,9 @@ def cost_coefficients(
     }
     of_pair: dict[str, Any] = {}
     if data.sizes["pair"]:
-        of_pair = _drafter_costs(data, of_base["verify_per_request_s"], log_drafter_size, priors)
+        base = data["base_of_pair"].values
+        of_pair = _drafter_costs(data, drafter, log_drafter_size, first_draft)
+        of_pair["verify_growth_per_draft"] = (per_draft / of_base["verify_per_request_s"])[base]
     for name, value in of_base.items():
         pm.Deterministic(name, value, dims="base")
     for name, value in of_pair.items():
@@ -212,56 +181,113 @@ def cost_coefficients(
     return of_base, of_pair
 
 
-def _log_knee(center: Any, spread: Any, data: xr.Dataset, priors: dict[str, Prior]) -> Any:
-    """Add the log place of the knee, (base,), started one prior sd late.
+def first_pairs(data: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bases that have pairs, and the first pair of each."""
+    return np.unique(data["base_of_pair"].values, return_index=True)
 
-    A knee that starts below the measured loads is a second way to write the linear part, and a
-    chain can be caught there; one that starts late slides down to where the data bend.
+
+def _load_costs(
+    data: xr.Dataset,
+    lengths: xr.Dataset,
+    law: Any,
+    group_sd: dict[str, Any],
+    drafter: tuple[Any, Any],
+    priors: dict[str, Prior],
+) -> tuple[Any, Any, Any, Any]:
+    """Add all that grows with the batch; return it per base, in seconds.
+
+    A neighbour's prefill (paid once) and a neighbour's place in each step (one verification, and
+    with drafts one more of each) tell themselves apart only as steps and drafts vary. They are
+    sampled as one sum, the load cost of the base's mean run, and its shares.
+
+    Returns
+    -------
+    stall, per_request, per_draft : tensors, (base,)
+        Of the mean prompt; of a request in a step; of verifying one more draft (0 without pairs).
+    first_draft : tensor, (drafting base,)
+        Drafting cost per request of the first pair of each base that has one.
     """
-    prior = priors["knee_tokens"]
-    deployments = data["deployment"].values[data["deployment_of_base"].values]
-    late = [deployment_center(prior, "knee_tokens", str(d)) + prior.spread for d in deployments]
-    return pm.Normal("log_knee_tokens", center, spread, dims="base", initval=np.array(late))
+    longer = np.log(lengths["input_len_tokens"].values / REFERENCE["input_len_tokens"])
+    log_steps = np.log(lengths["num_steps"].values)
+    centers = [law("prefill_stall_s") + longer, law("verify_per_request_s") + log_steps]
+    spreads = [group_sd["prefill_stall_s"], group_sd["verify_per_request_s"]]
+    drafting, first = first_pairs(data)
+    plain = np.setdiff1d(np.arange(data.sizes["base"]), drafting)
+    stall = pt.zeros(data.sizes["base"])
+    per_request, per_draft, first_draft = stall, stall, None
+    if len(plain):
+        cost = pm.Normal(
+            "log_plain_load_cost",
+            pt.stack(centers, axis=-1)[plain],
+            pt.stack(spreads),
+            shape=(len(plain), 2),
+            transform=SumAndShare(),
+        )
+        stall = stall[plain].set(pt.exp(cost[:, 0]))
+        per_request = per_request[plain].set(pt.exp(cost[:, 1] - log_steps[plain]))
+    if len(drafting):
+        growth = priors["verify_growth_per_draft"]
+        log_drafts = np.log(lengths["num_speculative_tokens"].values[drafting])
+        per_k = log_steps[drafting] + log_drafts
+        (level, exponent, drafter_sd), log_size = drafter
+        deployment = data["deployment_of_base"].values[drafting]
+        name = "draft_per_request_s"
+        cost = pm.Normal(
+            "log_load_cost",
+            pt.stack(
+                [
+                    *(c[drafting] for c in centers),
+                    law("verify_per_request_s")[drafting] + growth.log_center + per_k,
+                    level[name][deployment] + exponent[name] * log_size[first] + per_k,
+                ],
+                axis=-1,
+            ),
+            pt.stack([*spreads, pt.constant(growth.spread), drafter_sd[name]]),
+            dims=("drafting_base", "load_part"),
+            transform=LoadShares(),
+        )
+        stall = stall[drafting].set(pt.exp(cost[:, 0]))
+        per_request = per_request[drafting].set(pt.exp(cost[:, 1] - log_steps[drafting]))
+        per_draft = per_draft[drafting].set(pt.exp(cost[:, 2] - per_k))
+        first_draft = pt.exp(cost[:, 3] - per_k)
+    return stall, per_request, per_draft, first_draft
 
 
 def _drafter_costs(
-    data: xr.Dataset, per_request: Any, log_size: Any, priors: dict[str, Prior]
+    data: xr.Dataset, drafter: Any, log_size: Any, first_draft: Any
 ) -> dict[str, Any]:
-    """Add the costs of drafting and, per pair, of verifying one more draft; dims (pair,)."""
-    base = data["base_of_pair"].values
-    deployment = data["deployment_of_base"].values[base]
-    level, exponent, group_sd = population("drafter", DRAFTER_COSTS, data, priors)
+    """Add the other costs of drafting, dims (pair,): fixed, and per request of later pairs."""
+    deployment = data["deployment_of_base"].values[data["base_of_pair"].values]
+    level, exponent, group_sd = drafter
     law = {c: level[c][deployment] + exponent[c] * log_size for c in DRAFTER_COSTS}
     fixed = pm.Normal(
         "log_draft_fixed", law["draft_fixed_s"], group_sd["draft_fixed_s"], dims="pair"
     )
-    # Pairs of one verifier share most of the cost of verifying a further draft: their common
-    # part has three quarters of the prior's variance.
-    growth = priors["verify_growth_per_draft"]
-    common = pm.Normal("verify_growth_of_base", 0, 1, dims="base")
-    center = growth.log_center + np.sqrt(0.75) * growth.spread * common[base]
-    per_draft = pm.Normal(
-        "log_per_draft",
-        pt.stack([center + pt.log(per_request[base]), law["draft_per_request_s"]], axis=-1),
-        pt.stack([pt.constant(0.5 * growth.spread), group_sd["draft_per_request_s"]]),
-        dims=("pair", "draft_part"),
-        transform=SumAndShare(),
-    )
-    return {
-        "draft_fixed_s": pt.exp(fixed),
-        "draft_per_request_s": pt.exp(per_draft[:, 1]),
-        "verify_growth_per_draft": pt.exp(per_draft[:, 0]) / per_request[base],
-    }
+    base = data["base_of_pair"].values
+    bases, first = first_pairs(data)
+    later = np.setdiff1d(np.arange(data.sizes["pair"]), first)
+    per_request = pt.zeros(data.sizes["pair"])[first].set(first_draft)
+    if len(later):
+        name = "draft_per_request_s"
+        # Against the first pair of the same base, with which it is correlated: the same prior.
+        reference = pt.log(per_request)[first][np.searchsorted(bases, base[later])]
+        ratio = pm.Normal(
+            "log_draft_ratio", law[name][later] - reference, group_sd[name], shape=len(later)
+        )
+        per_request = per_request[later].set(pt.exp(reference + ratio))
+    return {"draft_fixed_s": pt.exp(fixed), "draft_per_request_s": per_request}
 
 
 def costs_of_runs(
     of_base: dict[str, Any], of_pair: dict[str, Any], base: Any, pair: np.ndarray
 ) -> CostCoefficients:
     """Look up the coefficients of each run; a run without a drafter has k = 0, so any will do."""
-    fields = {name: value[base] for name, value in of_base.items()}
+    # One look-up of a matrix, not one per coefficient: its gradient is one sum by group.
+    rows = pt.stack(list(of_base.values()), axis=-1)[base]
+    fields = {name: rows[:, i] for i, name in enumerate(of_base)}
     if of_pair:
-        number = np.maximum(pair, 0)
-        fields |= {name: value[number] for name, value in of_pair.items()}
+        rows = pt.stack(list(of_pair.values()), axis=-1)[np.maximum(pair, 0)]
+        fields |= {name: rows[:, i] for i, name in enumerate(of_pair)}
     else:
         fields |= dict.fromkeys(
             ("draft_fixed_s", "draft_per_request_s", "verify_growth_per_draft"), 0.0

@@ -16,7 +16,7 @@ import xarray as xr
 
 from bayes_sd.data import to_dataset
 from bayes_sd.exceptions import DataError
-from bayes_sd.graph import cost_coefficients, costs_of_runs, draw
+from bayes_sd.graph import cost_coefficients, costs_of_runs, draw, first_pairs
 from bayes_sd.likelihoods import latency_logp, latency_scale, observe_accepted, observe_latency
 from bayes_sd.physics.acceptance import (
     expected_steps,
@@ -80,6 +80,7 @@ def reference_lengths(data: xr.Dataset) -> xr.Dataset:
         "input_len_tokens": data["input_len_tokens"].values,
         "context_tokens": context.values,
         "num_steps": np.maximum(np.where(np.isnan(steps), guess, steps), 1),
+        "num_speculative_tokens": np.maximum(drafts, 1),
     }
     count = np.bincount(base, minlength=data.sizes["base"])
     return xr.Dataset(
@@ -215,10 +216,10 @@ def build_model(data: Any, priors: dict[str, Prior] | None = None) -> pm.Model:
     } | {
         "verifier_cost": list(VERIFIER_COSTS),
         "direct_cost": ["verify_fixed_s", "mixed_step_s"],
-        "load_part": ["prefill_stall_s", "verify_per_request_s"],
+        "load_part": ["stall_s", "verify_s", "verify_drafts_s", "draft_s"],
+        "drafting_base": data["base"].values[first_pairs(data)[0]],
         "drafter_cost": list(DRAFTER_COSTS),
         "prefill_part": ["prefill_fixed_s", "prefill_tokens_s"],
-        "draft_part": ["verify_per_draft_s", "draft_per_request_s"],
     }
     with pm.Model(coords=coords) as model:
         weight = pm.Data("score_weight", np.ones(data.sizes["run"]), dims="run")

@@ -9,12 +9,13 @@ import xarray as xr
 from bayes_sd.decide import (
     MAX_REGRET,
     decide_from_draws,
-    measured_draft_lengths,
+    draft_lengths,
     warn_first,
 )
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.predict import predict_latency
 from bayes_sd.scenario import Scenario
+from bayes_sd.validate import positive
 
 
 def draft_length_policy(
@@ -54,16 +55,14 @@ def draft_length_policy(
     ArgumentError, UnknownPairError, DataError
         As `choose_draft_length`; or if the rates are not positive and increasing.
     """
-    if not rates or min(rates) <= 0 or any(a >= b for a, b in pairwise(rates)):
-        raise ArgumentError(f"rates must be positive and increasing. Got {list(rates)!r} instead.")
+    rates = [positive(rate, "rates") for rate in rates]
+    if not rates or any(a >= b for a, b in pairwise(rates)):
+        raise ArgumentError(f"rates must be positive and increasing. Got {rates!r} instead.")
     note = warn_first(tree)
-    given = measured_draft_lengths(tree, scenario) if candidates is None else candidates
-    lengths = sorted(set(given))
+    lengths = draft_lengths(tree, scenario, candidates)
     load = "request_rate_rps" if scenario.concurrency is None else "concurrency"
     arms = [
-        scenario.with_(num_speculative_tokens=k, **{load: float(rate)})
-        for rate in rates
-        for k in lengths
+        scenario.with_(num_speculative_tokens=k, **{load: rate}) for rate in rates for k in lengths
     ]
     draws = predict_latency(tree, arms, random_seed=random_seed)
     rows = []
@@ -94,6 +93,6 @@ def draft_length_policy(
             }
         row |= {f"p_best_k{k}": p for k, p in zip(lengths, decision.probability_best, strict=True)}
         rows.append(row)
-    table = pd.DataFrame(rows, index=pd.Index(list(rates), name=load))
+    table = pd.DataFrame(rows, index=pd.Index(rates, name=load))
     table["num_speculative_tokens"] = table["num_speculative_tokens"].astype("Int64")
     return table

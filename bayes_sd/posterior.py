@@ -43,7 +43,8 @@ class Cell:
 
 def _flat(values: xr.DataArray) -> np.ndarray:
     """Put chains and draws in one axis, in front."""
-    return values.stack(sample=("chain", "draw")).transpose("sample", ...).values
+    array = values.transpose("chain", "draw", ...).values  # stack() costs 3 ms, this none
+    return array.reshape(-1, *array.shape[2:])
 
 
 def fitted_pairs(tree: xr.DataTree) -> list[str]:
@@ -58,12 +59,12 @@ def fitted_pairs(tree: xr.DataTree) -> list[str]:
     -------
     list of str
     """
-    return [str(p) for p in tree["constant_data"]["pair"].values]
+    return [str(p) for p in tree["constant_data"].dataset["pair"].values]
 
 
 def fitted_bases(tree: xr.DataTree) -> list[str]:
     """Return the labels of the bases (a verifier on a deployment) that a fit knows."""
-    return [str(b) for b in tree["constant_data"]["base"].values]
+    return [str(b) for b in tree["constant_data"].dataset["base"].values]
 
 
 def find_label(name: str, labels: list[str]) -> int | None:
@@ -94,7 +95,7 @@ def find_cell(tree: xr.DataTree, name: str, *, drafts: bool) -> tuple[int, int |
     pairs, bases = fitted_pairs(tree), fitted_bases(tree)
     pair = find_label(name, pairs)
     if pair is not None:
-        return int(tree["constant_data"]["base_of_pair"].values[pair]), pair
+        return int(tree["constant_data"].dataset["base_of_pair"].values[pair]), pair
     base = find_label(name, bases)
     if base is not None and not drafts:
         return base, None
@@ -114,8 +115,8 @@ def find_cell(tree: xr.DataTree, name: str, *, drafts: bool) -> tuple[int, int |
 def cell(tree: xr.DataTree, name: str, *, drafts: bool) -> Cell:
     """Return the draws of a cell; see `find_cell` for the name and the errors."""
     base, pair = find_cell(tree, name, drafts=drafts)
-    posterior = tree["posterior"]
-    constant = tree["constant_data"]
+    posterior = tree["posterior"].dataset
+    constant = tree["constant_data"].dataset
     fields = {f: _flat(posterior[f].isel(base=base)) for f in BASE_FIELDS}
     if pair is None:
         fields |= dict.fromkeys(PAIR_FIELDS, np.zeros(1))
@@ -138,7 +139,7 @@ def cell(tree: xr.DataTree, name: str, *, drafts: bool) -> Cell:
 
 def group_of_pair(tree: xr.DataTree, pair: int) -> int | None:
     """Return the acceptance group of a pair's runs; None if acceptance was not counted."""
-    constant = tree["constant_data"]
+    constant = tree["constant_data"].dataset
     groups = constant["group_of_run"].values[constant["pair_of_run"].values == pair]
     found = np.unique(groups[groups >= 0])
     if len(found) > 1:
@@ -176,12 +177,12 @@ def num_steps(tree: xr.DataTree, scenario: Scenario, where: Cell, output_len: fl
             "Give it: Scenario(..., acceptance=0.7), or one rate per position."
         )
     by_position = _flat(
-        tree["posterior"]["conditional_acceptance_rate"].isel(acceptance_group=group)
+        tree["posterior"].dataset["conditional_acceptance_rate"].isel(acceptance_group=group)
     )
     if drafts > by_position.shape[1]:
         raise DataError(
             f"num_speculative_tokens must be at most {by_position.shape[1]}, the longest draft "
             f"measured, unless acceptance is given. Got {drafts} instead."
         )
-    rates = [by_position[:, j] for j in range(drafts)]
-    return expected_steps_renewal(emitted, rates, drafts)
+    counted = [by_position[:, j] for j in range(drafts)]
+    return expected_steps_renewal(emitted, counted, drafts)

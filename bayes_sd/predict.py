@@ -16,8 +16,8 @@ configuration: one draw of them is shared by all its loads, so a curve over load
 """
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
@@ -85,7 +85,7 @@ def resolve(tree: xr.DataTree, scenario: Scenario) -> Configuration:
     if not isinstance(scenario, Scenario):
         raise ArgumentError(f"scenario must be a Scenario. Got {scenario!r} instead.")
     found = cell(tree, scenario.pair, drafts=scenario.num_speculative_tokens > 0)
-    constant = tree["constant_data"]
+    constant = tree["constant_data"].dataset
     at = constant["base_of_run"].values == found.base
     input_len, output_len = (
         float(constant[name].values[at].mean()) if given is None else float(given)
@@ -96,6 +96,19 @@ def resolve(tree: xr.DataTree, scenario: Scenario) -> Configuration:
     )
     steps = num_steps(tree, scenario, found, output_len)
     return Configuration(scenario, found, input_len, output_len, steps)
+
+
+def _resolve_all(tree: xr.DataTree, scenarios: Sequence[Scenario]) -> Iterator[Configuration]:
+    """Look scenarios up, once for all that differ in load only."""
+    known: dict[tuple[object, ...], Configuration] = {}
+    for s in scenarios:
+        if not isinstance(s, Scenario):
+            raise ArgumentError(f"scenario must be a Scenario. Got {s!r} instead.")
+        lengths = (s.input_len_tokens, s.output_len_tokens)
+        key = (s.pair, s.num_speculative_tokens, s.acceptance, *lengths)
+        if key not in known:
+            known[key] = resolve(tree, s)
+        yield replace(known[key], scenario=s)
 
 
 def configuration_rng(configuration: Configuration, random_seed: int) -> np.random.Generator:
@@ -224,7 +237,7 @@ def predict_latency(
     listed = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
     if not listed:
         raise ArgumentError("scenarios must hold at least one Scenario. Got none instead.")
-    rows = [_draw(tree, resolve(tree, s), kind, random_seed) for s in listed]
+    rows = [_draw(tree, found, kind, random_seed) for found in _resolve_all(tree, listed)]
     dims = ("sample", "scenario")
     return xr.Dataset(
         {

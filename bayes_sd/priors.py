@@ -58,6 +58,7 @@ class Prior:
     reason: str
 
     def __post_init__(self) -> None:
+        """Check family, centre and spread."""
         one_of(self.family, FAMILIES, "family")
         positive(self.spread, "spread")
         if self.family != "normal":

@@ -81,9 +81,13 @@ class Scenario:
         for name in ("input_len_tokens", "output_len_tokens"):
             if getattr(self, name) is not None:
                 positive(getattr(self, name), name, unit="tokens")
-        whole_number(self.num_speculative_tokens, "num_speculative_tokens", minimum=0)
-        whole_number(self.num_requests, "num_requests")
-        whole_number(self.max_num_seqs, "max_num_seqs")
+        for name, minimum in (
+            ("num_speculative_tokens", 0),
+            ("num_requests", 1),
+            ("max_num_seqs", 1),
+        ):
+            number = whole_number(getattr(self, name), name, minimum=minimum)
+            object.__setattr__(self, name, number)
         if isinstance(self.acceptance, Sequence | np.ndarray):
             rates = tuple(float(probability(float(a), "acceptance")) for a in self.acceptance)
             object.__setattr__(self, "acceptance", rates)

@@ -10,10 +10,18 @@ import numpy as np
 import xarray as xr
 from scipy.optimize import nnls
 
+from bayes_sd.graph import first_pairs
 from bayes_sd.model import load_of_runs, reference_lengths, steps_of_runs
 from bayes_sd.physics.acceptance import expected_steps_renewal
 from bayes_sd.physics.step_time import knee_time
-from bayes_sd.priors import REFERENCE, RESOURCE, Prior, deployment_center
+from bayes_sd.priors import (
+    DRAFTER_COSTS,
+    REFERENCE,
+    RESOURCE,
+    VERIFIER_COSTS,
+    Prior,
+    deployment_center,
+)
 
 KNEE_STEPS = np.linspace(-2.0, 2.5, 19)  # places tried, in prior standard deviations
 PULL = 0.02  # weight of the prior's medians: one of them counts as one run with a 2 % error
@@ -65,18 +73,50 @@ def starting_point(data: xr.Dataset, priors: dict[str, Prior]) -> dict[str, np.n
     slope = np.log(np.maximum(knee[:, 1], 1e-12) * prompt / stall)
     start = {
         "log_verifier_cost": np.log(np.stack([fixed, mixed], axis=-1)),
-        "log_load_cost": np.log(np.stack([stall, per_request * mean_steps], axis=-1)),
         "log_prefill": np.log(np.stack([np.maximum(prefill - stall, prefill / 4), stall], -1)),
         "log_knee_tokens": np.log(knee[:, 0]),
         "log_knee_ratio": np.clip(
             slope, ratio.log_center - 2 * ratio.spread, ratio.log_center + 2 * ratio.spread
         ),
     }
-    if data.sizes["pair"]:
+    drafting, first = first_pairs(data)
+    plain = np.setdiff1d(np.arange(data.sizes["base"]), drafting)
+    load_cost = [stall, per_request * mean_steps]
+    if len(plain):
+        start["log_plain_load_cost"] = np.log(np.stack(load_cost, axis=-1)[plain])
+    if len(drafting):
+        scale = mean_steps * lengths["num_speculative_tokens"].values * per_draft
+        parts = np.stack([*load_cost, 0.3 * scale, 0.7 * scale], axis=-1)
+        start["log_load_cost"] = np.log(parts[drafting])
         base = data["base_of_pair"].values
-        parts = np.stack([0.3 * per_draft[base], 0.7 * per_draft[base]], axis=-1)
-        start |= {"log_draft_fixed": np.log(draft[base]), "log_per_draft": np.log(parts)}
-    return start
+        start["log_draft_fixed"] = np.log(draft[base])
+        later = np.setdiff1d(np.arange(data.sizes["pair"]), first)
+        if len(later):
+            start["log_draft_ratio"] = np.zeros(len(later))
+    return start | _population_start(data, start, priors)
+
+
+def _population_start(
+    data: xr.Dataset, start: dict[str, np.ndarray], priors: dict[str, Prior]
+) -> dict[str, np.ndarray]:
+    """Return size exponents, group scales and error scales, which start at their medians.
+
+    A jitter of these by the usual factor of e would blur the likelihood, and let the costs wander
+    off before the chain has found its step size.
+    """
+    kinds = {"verifier": VERIFIER_COSTS}
+    if data.sizes["pair"]:
+        kinds["drafter"] = DRAFTER_COSTS
+    values = {}
+    for kind, names in kinds.items():
+        values[f"{kind}_size_exponent"] = np.array(
+            [priors[f"{n}.size_exponent"].center for n in names]
+        )
+        values[f"{kind}_group_sd"] = np.array([priors[f"{n}.group_sd"].center for n in names])
+    values["discrepancy_sd"] = np.full(data.sizes["base"], priors["discrepancy_sd"].center)
+    values["knee_width"] = np.array(priors["knee_width"].center)
+    values["tail_dof"] = np.array(priors["tail_dof"].center)
+    return values
 
 
 def _steps(data: xr.Dataset) -> np.ndarray:

@@ -40,7 +40,7 @@ def _beyond(value: float, measured: np.ndarray) -> float:
 
 
 def _forced_range(measured: np.ndarray, scenario: Scenario) -> bool:
-    """Tell whether a given acceptance lies outside the forced rates of the runs."""
+    """Tell whether a given acceptance lies outside the forced rates of the pair's runs."""
     if (
         scenario.acceptance is None
         or not scenario.num_speculative_tokens
@@ -113,7 +113,7 @@ def support(
         "output length": _beyond(lengths[1], lengths_out[of_base]),
     }
     outside = [name for name, distance in distances.items() if distance > 0]
-    if _forced_range(runs["forced_acceptance_rate"].values[of_base], scenario):
+    if _forced_range(runs["forced_acceptance_rate"].values[of_base & (of_pair == pair)], scenario):
         outside.append("acceptance")
     doublings = float(np.sqrt(sum(d**2 for d in distances.values())))
     if outside:

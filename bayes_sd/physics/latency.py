@@ -9,15 +9,16 @@ of them:
 The O prefills fall into N steps, so a share 1 - exp(-O/N) of the steps holds one at least. Such a
 step costs c_m more, however many it holds: it leaves the captured graph, and the host pays. On the
 scaling data this term takes the error on the unseen highest loads of the smallest verifier from
-15 to 5 % (`benchmarks/step_forms.py`); for large verifiers it is lost in the step.
+17 to 5 % (`benchmarks/step_forms.py`); for large verifiers it is lost in the step.
 
 What a request meets, given the mean number in the system B = rate * L (Little's law), depends on
 how the others arrive: see `met_by_arrivals`.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from bayes_sd.physics.step_time import CostCoefficients, step_time, step_time_slope
 
@@ -283,7 +284,9 @@ def latency_elasticity(
 
 def _unmixed_share(others: Any, num_steps: Any) -> Any:
     """Return the share of steps that hold no neighbour's prefill."""
-    return math.e ** (-others / (num_steps + _STEPS_FLOOR))  # e ** x: see acceptance.py
+    return np.exp(
+        -others / (num_steps + _STEPS_FLOOR)
+    )  # not e ** x: a power costs several times as much in the graph
 
 
 def _row(arrivals: str) -> Callable[[Any], tuple[Any, Any, Any]]:

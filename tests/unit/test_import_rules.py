@@ -18,42 +18,59 @@ MAX_LINES = 300
 
 # module     | libraries                     | modules of bayes_sd
 TABLE = """
-exceptions   |                               |
-schema       | numpy                         | exceptions
-validate     | ARRAYS                        | exceptions schema
-physics.*    | numpy                         |
-simulate     | numpy pandas                  | LOW
-run_checks   | numpy pandas                  | LOW
-unit_checks  | numpy pandas                  | LOW
-frames       | numpy pandas                  | LOW run_checks unit_checks
-data         | ARRAYS                        | LOW frames
-datasets     | numpy pandas                  | LOW frames
-priors       | ARRAYS GRAPH                  | LOW physics.*
-likelihoods  | ARRAYS GRAPH                  | LOW physics.*
-graph        | ARRAYS GRAPH                  | LOW physics.* priors
-model        | ARRAYS GRAPH                  | LOW physics.* data priors likelihoods graph
-fitting      | ARRAYS GRAPH nutpie arviz     | LOW data priors model
-scenario     | numpy pandas                  | LOW
-posterior    | numpy xarray                  | LOW physics.* scenario
-predict      | ARRAYS scipy                  | LOW physics.* scenario posterior
-check        | ARRAYS scipy pymc arviz       | LOW physics.* data model scenario posterior predict
-decide       | ARRAYS                        | LOW physics.* scenario predict
-policy       | ARRAYS                        | LOW physics.* scenario predict decide
-baselines    | numpy pandas scipy            | LOW physics.*
-readers.*    | numpy pandas                  | LOW frames
-plots.*      | ARRAYS matplotlib arviz_plots | LOW
-report       | ARRAYS rich                   | LOW MIDDLE plots.*
-render       | ARRAYS rich                   | LOW scenario decide policy
-demo         | ARRAYS rich matplotlib        | LOW MIDDLE SHOWN
-cli_*        | ARRAYS rich typer             | LOW MIDDLE SHOWN readers.* demo
-cli          | ARRAYS rich typer             | LOW MIDDLE SHOWN readers.* demo cli_*
-__init__     |                               | LOW MIDDLE datasets readers.* plots.* report
+exceptions        |                               |
+schema            | numpy                         | exceptions
+validate          | ARRAYS                        | exceptions schema
+physics.*         | numpy                         |
+simulate          | numpy pandas                  | LOW
+labels            | numpy pandas                  | LOW
+run_checks        | numpy pandas                  | LOW
+acceptance_counts | numpy pandas                  | LOW run_checks
+run_variables     | ARRAYS                        | LOW
+unit_checks       | numpy pandas                  | LOW
+frames            | numpy pandas                  | LOW run_checks unit_checks
+data              | ARRAYS                        | LOW frames ROWS
+datasets          | numpy pandas                  | LOW frames
+priors            | ARRAYS GRAPH                  | LOW physics.*
+likelihoods       | ARRAYS GRAPH                  | LOW physics.*
+shares_of_sums    | GRAPH                         |
+graph             | ARRAYS GRAPH                  | LOW physics.* priors shares_of_sums
+model             | ARRAYS GRAPH                  | LOW physics.* data priors likelihoods graph
+start             | ARRAYS scipy                  | LOW physics.* priors graph model
+convergence       | ARRAYS arviz                  | LOW
+storage           | ARRAYS                        | LOW
+fitting           | ARRAYS GRAPH nutpie           | LOW data priors model start convergence storage
+scenario          | numpy pandas                  | LOW
+posterior         | numpy xarray                  | LOW physics.* scenario
+support           | numpy xarray                  | LOW scenario
+predict           | ARRAYS scipy                  | LOW physics.* scenario posterior support
+summary           | ARRAYS                        | LOW
+shares            | ARRAYS                        | LOW physics.* scenario predict
+check             | ARRAYS pymc                   | LOW physics.* data priors model posterior
+decision          | pandas                        |
+decide            | ARRAYS                        | LOW physics.* scenario predict decision
+policy            | ARRAYS                        | LOW physics.* scenario predict decide
+break_even        | ARRAYS                        | LOW physics.* scenario support predict decide
+curves            | ARRAYS                        | LOW scenario support predict decide
+baselines         | ARRAYS scipy                  | LOW physics.*
+readers.*         | numpy pandas                  | LOW frames
+plots.*           | ARRAYS matplotlib arviz_plots | LOW
+report            | ARRAYS rich                   | LOW MIDDLE plots.*
+render            | ARRAYS rich                   | LOW convergence decision decide policy break_even
+demo              | ARRAYS rich matplotlib        | LOW MIDDLE SHOWN
+cli_*             | ARRAYS rich typer             | LOW MIDDLE SHOWN readers.* demo
+cli               | ARRAYS rich typer             | LOW MIDDLE SHOWN readers.* demo cli_*
+__init__          |                               | LOW MIDDLE datasets readers.* plots.* report
 """
 SETS = {
     "ARRAYS": ["numpy", "pandas", "xarray"],
     "GRAPH": ["pymc", "pytensor"],
     "LOW": ["exceptions", "schema", "validate"],
-    "MIDDLE": "frames data priors model fitting check scenario predict decide policy".split(),
+    "ROWS": ["run_checks", "labels", "acceptance_counts", "run_variables"],
+    "MIDDLE": (
+        "frames data priors model convergence storage fitting check scenario posterior predict "
+        "summary shares decision decide policy break_even curves"
+    ).split(),
     "SHOWN": ["datasets", "plots.*", "report", "render"],
 }
 FRONT = ["readers.*", "plots.*", "report", "cli", "cli_*"]

@@ -1,0 +1,102 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+FitFile = Annotated[
+    Path, typer.Argument(help="A fit, written by `bayes-sd fit`.", metavar="FIT.nc")
+]
+Json = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.")]
+Draws = Annotated[int, typer.Option(help="Draws kept per chain.")]
+Tune = Annotated[int, typer.Option(help="Draws discarded per chain.")]
+Chains = Annotated[int, typer.Option(help="Chains.")]
+Seed = Annotated[int, typer.Option(help="Random seed.")]
+Pair = Annotated[
+    str | None,
+    typer.Option(
+        help="Fitted pair, or a part of its label that fits only one; `bayes-sd check` lists them. "
+        "Not needed where the fit has one pair."
+    ),
+]
+Rates = Annotated[
+    list[float] | None,
+    typer.Option("--rate", help="Request rate, requests/s. Repeatable.", metavar="RATE"),
+]
+Concurrencies = Annotated[
+    list[float] | None,
+    typer.Option(
+        "--concurrency",
+        help="Requests kept in flight, in place of a rate. Repeatable.",
+        metavar="N",
+    ),
+]
+Acceptance = Annotated[
+    str | None,
+    typer.Option(
+        help="Conditional acceptance rate: one, or one per position: 0.8,0.7,0.6. "
+        "By default as counted in the pair's runs.",
+        metavar="RATE[,RATE...]",
+    ),
+]
+Arrivals = Annotated[str, typer.Option(help="poisson, constant or bursty.")]
+InputLen = Annotated[
+    float | None, typer.Option("--input-len", help="Prompt tokens. By default as measured.")
+]
+OutputLen = Annotated[
+    float | None, typer.Option("--output-len", help="Answer tokens. By default as measured.")
+]
+MaxNumSeqs = Annotated[int, typer.Option(help="Limit of the engine on requests in flight.")]
+
+
+def parse_acceptance(text: str | None) -> float | tuple[float, ...] | None:
+    """Read the option for acceptance.
+
+    Raises
+    ------
+    ArgumentError
+        If it is not a number, or numbers joined by commas.
+
+    Examples
+    --------
+    >>> parse_acceptance("0.7"), parse_acceptance("0.8,0.6")
+    (0.7, (0.8, 0.6))
+    """
+    from bayes_sd.exceptions import ArgumentError
+
+    if text is None:
+        return None
+    try:
+        rates = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ArgumentError(
+            f"--acceptance must be a rate from 0 to 1, or several joined by commas. "
+            f"Got {text!r} instead. For example --acceptance 0.8,0.7,0.6"
+        ) from None
+    return rates[0] if len(rates) == 1 else rates
+
+
+def pair_or_only(tree: Any, pair: str | None) -> str:
+    """Return the label of the pair asked for, or of the only one of the fit.
+
+    A name that fits no pair, or several, is returned as it is: it may name a base, and what looks
+    it up says what is wrong.
+
+    Raises
+    ------
+    ArgumentError
+        If none is asked for and the fit has several.
+    """
+    from bayes_sd.exceptions import ArgumentError
+    from bayes_sd.posterior import find_label, fitted_bases, fitted_pairs
+
+    if pair is not None:
+        found = find_label(pair, fitted_pairs(tree))
+        return pair if found is None else fitted_pairs(tree)[found]
+    labels = fitted_pairs(tree) or fitted_bases(tree)
+    if len(labels) == 1:
+        return labels[0]
+    raise ArgumentError(
+        f"--pair must be given, for the fit has {len(labels)}: " + "; ".join(map(repr, labels))
+    )
