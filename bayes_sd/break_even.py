@@ -15,6 +15,7 @@ from bayes_sd.validate import whole_number
 
 NUM_GRID = 80
 MIN_BATCH = 1e-3
+MIN_CROSSING = 0.05  # below this probability a turn is not worth a number
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class BreakEven:
         low, middle, high = self.interval()
         subject = f"{self.pair}, k = {self.num_speculative_tokens}"
         parts = [self.convergence] if self.convergence else []
-        if self.p_crosses >= 0.05:
+        if self.p_crosses >= MIN_CROSSING:
             parts.append(
                 f"{subject}: speculation stops paying at {middle:.3g} {self.unit} "
                 f"(90 % interval {low:.3g} to {high:.3g}), if it does (P = {self.p_crosses:.2f})."
@@ -165,7 +166,7 @@ def break_even_rate(
     turn = _find_turn(arms[0], arms[1], batch, closed=closed)
     # Without a turn the answer is about every load, so about the highest.
     typical = float(
-        np.median(turn.batch[turn.crosses] if turn.crosses.mean() >= 0.05 else turn.last)
+        np.median(turn.batch[turn.crosses] if turn.crosses.mean() >= MIN_CROSSING else turn.last)
     )
     lies = [_support(tree, arm, typical) for arm in (on, off)]
     outside = {f"{part} (off)" if i else part for i, s in enumerate(lies) for part in s.outside}

@@ -212,7 +212,8 @@ def decide_from_draws(
         )
     elif close:
         verdict = "near tie"
-        reason = f"k = {choice} costs no more than 1 % of latency less than k = {close}"
+        rivals = " and ".join(f"k = {k}" for k in close)
+        reason = f"k = {choice} is ahead of {rivals} by at most 1 % of latency"
     else:
         verdict = "choose"
         reason = f"k = {choice} has P(best) {best[at]:.2f}, expected regret {regret[at]:.1%}"

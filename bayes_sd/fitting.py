@@ -56,7 +56,7 @@ def sample(
     compiled: CompiledModel,
     *,
     score_weight: np.ndarray | None = None,
-    draws: int = 750,
+    draws: int = 1000,
     tune: int = 500,
     chains: int = 4,
     random_seed: int = 0,
@@ -94,6 +94,9 @@ def sample(
         # trajectory before the few long ones (sums that the data split loosely) have moved.
         extra_doublings=1,
     )
+    done = tree["posterior"].sizes["draw"]
+    if done < draws:  # nutpie hands over what it has when it is interrupted
+        raise KeyboardInterrupt(f"sampling was stopped after {done} of {draws} draws")
     return tree
 
 
@@ -101,7 +104,7 @@ def fit(
     model_or_data: Any,
     *,
     priors: dict[str, Prior] | None = None,
-    draws: int = 750,
+    draws: int = 1000,
     tune: int = 500,
     chains: int = 4,
     random_seed: int = 0,
@@ -133,6 +136,8 @@ def fit(
     ------
     ArgumentError
         If draws, tune or chains are out of range, or priors are given with a model.
+    KeyboardInterrupt
+        If it is interrupted: a shorter fit is never handed over as if it were whole.
     SchemaError, UnitError, DataError
         As `to_dataset`.
 

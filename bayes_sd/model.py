@@ -244,7 +244,9 @@ def build_model(data: Any, priors: dict[str, Prior] | None = None) -> pm.Model:
         one_minus_elasticity: Any = 1 - data["effective_batch_observed"].values * slope / latency
         boot_sd = draw("boot_sd", priors["boot_sd"], dims="deployment")
         of_sweep = data["deployment_of_base"].values[data["base_of_sweep"].values]
-        boot = pm.Normal("log_boot", 0, boot_sd[of_sweep], dims="sweep")
+        # Not centred: a sweep of few runs tells about as much of its boot as the prior does.
+        standard = pm.Normal("standard_boot", 0, 1, dims="sweep")
+        boot = pm.Deterministic("log_boot", boot_sd[of_sweep] * standard, dims="sweep")
         discrepancy = draw("discrepancy_sd", priors["discrepancy_sd"], dims="base")
         request_cv = draw("request_cv", priors["request_cv"], dims="base")
         draw("extrapolation_sd", priors["extrapolation_sd"])

@@ -56,7 +56,7 @@ baselines         | ARRAYS scipy                  | LOW physics.*
 readers.*         | numpy pandas                  | LOW frames
 plots.*           | ARRAYS matplotlib arviz_plots | LOW
 report            | ARRAYS rich                   | LOW MIDDLE plots.*
-render            | ARRAYS rich                   | LOW convergence decision decide policy break_even
+render            | ARRAYS rich                   | LOW convergence decision policy break_even
 demo              | ARRAYS rich matplotlib        | LOW MIDDLE SHOWN
 cli_*             | ARRAYS rich typer             | LOW MIDDLE SHOWN readers.* demo
 cli               | ARRAYS rich typer             | LOW MIDDLE SHOWN readers.* demo cli_*
