@@ -83,7 +83,7 @@ def fit(
             metavar="NAME",
         ),
     ] = None,
-    draws: Draws = 500,
+    draws: Draws = 800,
     tune: Tune = 500,
     chains: Chains = 4,
     seed: Seed = 0,

@@ -167,7 +167,7 @@ def cost_coefficients(
         "knee_s_per_token": per_token
         * pt.exp(_draw_log("log_knee_ratio", priors["knee_ratio"], dims="base")),
         "knee_tokens": knee,
-        "knee_width_tokens": knee * draw("knee_width", priors["knee_width"]),
+        "knee_width_tokens": knee * draw("knee_width", priors["knee_width"], dims="base"),
     }
     of_pair: dict[str, Any] = {}
     if data.sizes["pair"]:

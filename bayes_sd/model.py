@@ -62,7 +62,7 @@ def load_of_runs(data: xr.Dataset) -> Load:
         if kind != "closed":
             met[2, at], met[3, at] = met_slopes(batch[at], str(kind))
     noisy = np.isin(arrivals, ("poisson", "bursty")).astype(float)
-    return Load(*met, arrival_noise=noisy)
+    return Load(met[0], met[1], met[2], met[3], noisy)
 
 
 def reference_lengths(data: xr.Dataset) -> xr.Dataset:

@@ -101,7 +101,7 @@ def _table() -> dict[str, Prior]:
             1e-3, 1.2, "a step that holds a prefill leaves the captured graph: 0.1 to 7 ms of host"
         ),
         "knee_tokens": Prior(
-            "lognormal", 100.0, 0.8, "tokens", "DESIGN 4.1: FLOP/s over byte/s at 2 bytes a weight"
+            "lognormal", 100.0, 0.7, "tokens", "FLOP/s over byte/s at 2 bytes a weight, not at peak"
         ),
         # Costs of a drafter of REFERENCE size.
         "draft_fixed_s": _cost(1e-3, 0.8, "1 GB at 2 TB/s plus a launch: 0.3 to 4 ms"),

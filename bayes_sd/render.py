@@ -14,7 +14,7 @@ from rich.text import Text
 
 from bayes_sd.break_even import BreakEven
 from bayes_sd.convergence import MAX_R_HAT, MIN_E_BFMI, MIN_ESS, Verdict
-from bayes_sd.decide import Decision
+from bayes_sd.decision import Decision
 
 OFF = "p_best_k0"
 WIDTHS = {"status": 12, "verdict": 8}  # kept free of line breaks

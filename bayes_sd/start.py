@@ -88,8 +88,8 @@ def starting_point(data: xr.Dataset, priors: dict[str, Prior]) -> dict[str, np.n
         scale = mean_steps * lengths["num_speculative_tokens"].values * per_draft
         parts = np.stack([*load_cost, 0.3 * scale, 0.7 * scale], axis=-1)
         start["log_load_cost"] = np.log(parts[drafting])
-        base = data["base_of_pair"].values
-        start["log_draft_fixed"] = np.log(draft[base])
+        of_pair = data["base_of_pair"].values
+        start["log_draft_fixed"] = np.log(draft[of_pair])
         later = np.setdiff1d(np.arange(data.sizes["pair"]), first)
         if len(later):
             start["log_draft_ratio"] = np.zeros(len(later))
@@ -114,7 +114,7 @@ def _population_start(
         )
         values[f"{kind}_group_sd"] = np.array([priors[f"{n}.group_sd"].center for n in names])
     values["discrepancy_sd"] = np.full(data.sizes["base"], priors["discrepancy_sd"].center)
-    values["knee_width"] = np.array(priors["knee_width"].center)
+    values["knee_width"] = np.full(data.sizes["base"], priors["knee_width"].center)
     values["tail_dof"] = np.array(priors["tail_dof"].center)
     return values
 

@@ -104,7 +104,8 @@ def support(
     width = drafts + 1
     finite = min(batch, float(scenario.max_num_seqs))
     distances = {
-        "load": _beyond(finite, in_flight),
+        # A step never holds less than one request: below that, less load is nothing new.
+        "load": _beyond(max(finite, 1.0), np.maximum(in_flight, 1.0)),
         "tokens per step": _beyond(
             max(finite, 1.0) * width, np.maximum(in_flight, 1) * (k_base + 1)
         ),

@@ -15,6 +15,7 @@ What a request meets, given the mean number in the system B = rate * L (Little's
 how the others arrive: see `met_by_arrivals`.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -284,9 +285,11 @@ def latency_elasticity(
 
 def _unmixed_share(others: Any, num_steps: Any) -> Any:
     """Return the share of steps that hold no neighbour's prefill."""
-    return np.exp(
-        -others / (num_steps + _STEPS_FLOOR)
-    )  # not e ** x: a power costs several times as much in the graph
+    exponent = -others / (num_steps + _STEPS_FLOOR)
+    try:
+        return np.exp(exponent)
+    except TypeError:  # graph variables with named dims take powers only, which cost more
+        return math.e**exponent
 
 
 def _row(arrivals: str) -> Callable[[Any], tuple[Any, Any, Any]]:
