@@ -196,14 +196,14 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--data", choices=sorted(DATA), default="scaling-study")
     parser.add_argument("--unseen-high", action="store_true", help="hide the two highest loads")
     parser.add_argument("--quick", action="store_true", help="smoke test; writes no file")
-    parser.add_argument("--draws", type=int, help="kept per chain; default 400 (quick: 50)")
-    parser.add_argument("--tune", type=int, help="discarded per chain; default 400 (quick: 150)")
+    parser.add_argument("--draws", type=int, help="kept per chain; default 1000 (quick: 50)")
+    parser.add_argument("--tune", type=int, help="discarded per chain; default 500 (quick: 150)")
     parser.add_argument("--chains", type=int, help="default 4 (quick: 2)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--save-runs", metavar="CSV", help="also write a row per run and method")
     options = parser.parse_args()
     usual = {"draws": 50, "tune": 150, "chains": 2} if options.quick else {}
-    for name, default in ({"draws": 400, "tune": 400, "chains": 4} | usual).items():
+    for name, default in ({"draws": 1000, "tune": 500, "chains": 4} | usual).items():
         if getattr(options, name) is None:
             setattr(options, name, default)
     return options

@@ -168,6 +168,7 @@ def _with_references(data: xr.Dataset) -> xr.Dataset:
         "input_len_tokens": data["input_len_tokens"].values,
         "context_tokens": context.values,
         "num_steps": np.maximum(np.where(np.isnan(known), guess, known), 1),
+        "num_speculative_tokens": np.maximum(drafts, 1),
     }
     base = data["base_of_run"].values
     return data.assign(

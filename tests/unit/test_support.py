@@ -7,7 +7,7 @@ from bayes_sd.posterior import find_cell
 from bayes_sd.predict import predict_latency
 from bayes_sd.scenario import Scenario
 from bayes_sd.support import Support, support
-from tests.fake_fit import fake_fit
+from tests.fake_fit import fake_fit, simulated_frame
 
 LENGTHS = (512.0, 128.0)
 
@@ -43,7 +43,6 @@ def test_a_measured_run_is_measured_and_the_load_between_two_is_interpolated(tre
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
-        ({"batch": 0.2}, "load"),
         ({"num_speculative_tokens": 7, "acceptance": 0.7}, "draft length"),
         ({"lengths": (4096.0, 128.0)}, "input length"),
         ({"lengths": (100.0, 128.0)}, "input length"),
@@ -65,6 +64,15 @@ def test_more_in_flight_than_measured_is_extrapolated_in_doublings(tree):
     assert far.outside == ("load",)
     assert far.doublings == pytest.approx(1 - np.log2(1.02))
     assert lies(tree, "big", batch=1.01 * most, num_speculative_tokens=0).status == "interpolated"
+
+
+def test_less_in_flight_than_measured_is_extrapolated_down_to_one_request():
+    loaded = fake_fit(draws=2, frame=simulated_frame(load_shares=(0.4, 0.6)))
+    below = lies(loaded, batch=2.0)
+    assert below.outside == ("load", "tokens per step")
+    # A step holds one request at least: an idle system is the same as one with one request.
+    assert lies(loaded, batch=0.01) == lies(loaded, batch=1.0)
+    assert lies(fake_fit(draws=2), batch=0.01).status == "interpolated"
 
 
 def test_more_tokens_in_a_step_than_measured_is_extrapolated(tree):
