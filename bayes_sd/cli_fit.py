@@ -83,7 +83,7 @@ def fit(
             metavar="NAME",
         ),
     ] = None,
-    draws: Draws = 800,
+    draws: Draws = 1000,
     tune: Tune = 500,
     chains: Chains = 4,
     seed: Seed = 0,

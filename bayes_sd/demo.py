@@ -54,7 +54,7 @@ def run_demo(
     folder: str | Path,
     *,
     progressbar: bool = True,
-    draws: int = 800,
+    draws: int = 1300,
     tune: int = 500,
     chains: int = 4,
     random_seed: int = 0,
@@ -117,7 +117,11 @@ def run_demo(
     console.print(
         f"Written to {folder.resolve()}:", *(f"  {path.name}" for path in files), sep="\n"
     )
-    console.print(f"{total:.0f} s in all, {fitted - begun:.0f} s of it to read and fit.")
+    sampling = tree.attrs.get("sampling_s", float("nan"))
+    console.print(
+        f"{total:.0f} s in all, {fitted - begun:.0f} s of it to read, compile and fit, of which "
+        f"sampling {sampling:.0f} s."
+    )
     problem = "" if verdict.passed else verdict.sentence()
     console.print(render_convergence(problem))  # again, for the first is out of sight by now
     return {
