@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import xarray as xr
+from scipy import stats
 
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.validate import one_of, positive
@@ -72,7 +73,10 @@ class Prior:
     def interval(self) -> tuple[float, float]:
         """Return the central 90 % interval, in the prior's unit, to two digits."""
         z = 1.6449
-        if self.family == "lognormal":
+        if self.family == "gamma":
+            shape = (self.center / self.spread) ** 2
+            ends = stats.gamma(shape, scale=self.center / shape).ppf([0.05, 0.95])
+        elif self.family == "lognormal":
             ends = (self.center * np.exp(-z * self.spread), self.center * np.exp(z * self.spread))
         else:
             ends = (self.center - z * self.spread, self.center + z * self.spread)

@@ -24,6 +24,7 @@ from bayes_sd.priors import (
 )
 
 KNEE_STEPS = np.linspace(-2.0, 2.5, 19)  # places tried, in prior standard deviations
+OFF_CENTER = 0.1
 PULL = 0.02  # weight of the prior's medians: one of them counts as one run with a 2 % error
 
 
@@ -99,23 +100,28 @@ def starting_point(data: xr.Dataset, priors: dict[str, Prior]) -> dict[str, np.n
 def _population_start(
     data: xr.Dataset, start: dict[str, np.ndarray], priors: dict[str, Prior]
 ) -> dict[str, np.ndarray]:
-    """Return size exponents, group scales and error scales, which start at their medians.
+    """Return size exponents, group scales and error scales, which start near their medians.
 
     A jitter of these by the usual factor of e would blur the likelihood, and let the costs wander
-    off before the chain has found its step size.
+    off before the chain has found its step size. None starts at its prior's very mode: where the
+    data say nothing of it the gradient is 0 there, and nutpie refuses such a start.
     """
+    aside = 1 + OFF_CENTER
     kinds = {"verifier": VERIFIER_COSTS}
     if data.sizes["pair"]:
         kinds["drafter"] = DRAFTER_COSTS
     values = {}
     for kind, names in kinds.items():
+        exponents = {n: priors[f"{n}.size_exponent"] for n in names}
         values[f"{kind}_size_exponent"] = np.array(
-            [priors[f"{n}.size_exponent"].center for n in names]
+            [exponents[n].center + OFF_CENTER * exponents[n].spread for n in names]
         )
-        values[f"{kind}_group_sd"] = np.array([priors[f"{n}.group_sd"].center for n in names])
-    values["discrepancy_sd"] = np.full(data.sizes["base"], priors["discrepancy_sd"].center)
-    values["knee_width"] = np.full(data.sizes["base"], priors["knee_width"].center)
-    values["tail_dof"] = np.array(priors["tail_dof"].center)
+        values[f"{kind}_group_sd"] = aside * np.array(
+            [priors[f"{n}.group_sd"].center for n in names]
+        )
+    values["discrepancy_sd"] = np.full(data.sizes["base"], aside * priors["discrepancy_sd"].center)
+    values["knee_width"] = np.full(data.sizes["base"], aside * priors["knee_width"].center)
+    values["tail_dof"] = np.array(aside * priors["tail_dof"].center)
     return values
 
 

@@ -63,6 +63,11 @@ def save(tree: xr.DataTree, path: str | Path) -> Path:
         os.umask(umask)
         os.chmod(name, 0o666 & ~umask)
         os.replace(name, path)
+    except OSError as error:
+        raise FitFileError(
+            f"{path} cannot be written: {error}. Free some space, or choose another folder; an "
+            "older file is as it was."
+        ) from error
     finally:
         Path(name).unlink(missing_ok=True)
     return path

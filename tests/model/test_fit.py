@@ -138,11 +138,6 @@ def test_folds_share_one_compilation(compiled, data):
     assert (held_out_spread(compiled, one_each) > 2 * everything).all()
 
 
-@pytest.mark.xfail(
-    raises=RuntimeError,
-    reason="starting_point puts discrepancy_sd and knee_width at their prior's mode: without runs "
-    "their gradient is exactly 0, and nutpie refuses the start",
-)
 def test_a_verifier_can_be_held_out_whole(compiled, data):
     only_big = (data["base_of_run"].values == 0).astype(float)
     big, small = held_out_spread(compiled, only_big)

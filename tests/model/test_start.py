@@ -64,10 +64,6 @@ def started(model, start):
     return point
 
 
-@pytest.mark.xfail(
-    reason="size exponents start at their prior's mode, and a verifier of 8.0e9 parameters is the "
-    "reference size, so their gradient is exactly 0 and nutpie refuses the start"
-)
 def test_no_gradient_is_exactly_zero_at_the_start(model, start):
     """The sampler takes its first step sizes from the gradient, and cannot take them from 0."""
     point = started(model, start)

@@ -31,7 +31,7 @@ unit_checks       | numpy pandas                  | LOW
 frames            | numpy pandas                  | LOW run_checks unit_checks
 data              | ARRAYS                        | LOW frames ROWS
 datasets          | numpy pandas                  | LOW frames
-priors            | ARRAYS GRAPH                  | LOW physics.*
+priors            | ARRAYS GRAPH scipy            | LOW physics.*
 likelihoods       | ARRAYS GRAPH                  | LOW physics.*
 shares_of_sums    | GRAPH                         |
 graph             | ARRAYS GRAPH                  | LOW physics.* priors shares_of_sums

@@ -90,7 +90,7 @@ def test_a_failure_in_the_middle_leaves_the_old_file_whole(tree, tmp_path, monke
         monkeypatch.setattr(xr.DataTree, "to_netcdf", fail)
     else:
         monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match=r"no space left"):
+    with pytest.raises(FitFileError, match=r"no space left"):
         save(fake_fit(draws=4), path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["fit.nc"]
