@@ -13,7 +13,7 @@ def demo(
     folder: Annotated[Path, typer.Option(help="Folder for the fit and the plots.")] = Path(
         "bayes-sd-demo"
     ),
-    draws: Draws = 1300,
+    draws: Draws = 900,
     tune: Tune = 500,
     chains: Chains = 4,
     seed: Seed = 0,

@@ -54,7 +54,7 @@ def run_demo(
     folder: str | Path,
     *,
     progressbar: bool = True,
-    draws: int = 1300,
+    draws: int = 900,
     tune: int = 500,
     chains: int = 4,
     random_seed: int = 0,
