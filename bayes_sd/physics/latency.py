@@ -163,18 +163,16 @@ def request_latency(
     ...     knee_tokens=100.0,
     ...     knee_width_tokens=10.0,
     ... )
-    >>> round(
-    ...     request_latency(
-    ...         costs,
-    ...         requests_per_step=5,
-    ...         others=4,
-    ...         num_speculative_tokens=3,
-    ...         input_len_tokens=1000,
-    ...         output_len_tokens=256,
-    ...         num_steps=100,
-    ...     ),
-    ...     3,
+    >>> latency = request_latency(
+    ...     costs,
+    ...     requests_per_step=5,
+    ...     others=4,
+    ...     num_speculative_tokens=3,
+    ...     input_len_tokens=1000,
+    ...     output_len_tokens=256,
+    ...     num_steps=100,
     ... )
+    >>> print(f"{latency:.1f}")
     2.8
     """
     context = input_len_tokens + output_len_tokens / 2
