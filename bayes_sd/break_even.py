@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from bayes_sd.configuration import Configuration, misfit_of, resolve
 from bayes_sd.decide import warn_first
 from bayes_sd.exceptions import ArgumentError
-from bayes_sd.predict import Configuration, misfit_of, resolve
 from bayes_sd.scenario import Scenario
 from bayes_sd.support import support
 from bayes_sd.validate import whole_number
@@ -245,8 +245,10 @@ def _curve(
     tree: xr.DataTree, arm: Configuration, batch: np.ndarray, random_seed: int
 ) -> np.ndarray:
     """Return the latency of an arm over the batch, array[batch, draw], misfit included."""
-    factor = misfit_of(arm, _support(tree, arm, 1.0).doublings, random_seed)
-    return np.asarray(factor * arm.latency(batch))
+    latency = arm.latency(batch)
+    held = np.broadcast_to(batch, latency.shape)
+    factor = misfit_of(arm, _support(tree, arm, 1.0).doublings, random_seed, held)
+    return np.asarray(factor * latency)
 
 
 def _support(tree: xr.DataTree, arm: Configuration, batch: float) -> Any:

@@ -7,10 +7,11 @@ import pymc as pm
 import xarray as xr
 
 from bayes_sd.data import to_dataset
-from bayes_sd.model import build_model, load_of_runs, steps_of_runs
+from bayes_sd.run_load import load_of_runs
+from bayes_sd.model import build_model, steps_of_runs
 from bayes_sd.physics.acceptance import expected_steps_renewal
+from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.physics.latency import request_latency
-from bayes_sd.physics.step_time import CostCoefficients
 from bayes_sd.posterior import BASE_FIELDS, PAIR_FIELDS
 from bayes_sd.priors import Prior
 from bayes_sd.validate import whole_number

@@ -6,9 +6,10 @@ from itertools import pairwise
 import numpy as np
 import xarray as xr
 
+from bayes_sd.configuration import resolve
 from bayes_sd.decide import draft_lengths as lengths_to_compare
 from bayes_sd.exceptions import ArgumentError
-from bayes_sd.predict import predict_latency, resolve
+from bayes_sd.predict import predict_latency
 from bayes_sd.scenario import Scenario
 from bayes_sd.support import SAME, SAME_ACCEPTANCE
 from bayes_sd.validate import probability

@@ -27,6 +27,7 @@ from bayes_sd.run_variables import (
     describe,
     load_variables,
     size_variables,
+    with_derived_latency,
 )
 from bayes_sd.schema import COLUMNS, SCHEMA_VERSION
 from bayes_sd.validate import name_rows
@@ -72,11 +73,9 @@ def _leave_out(frame: pd.DataFrame, is_counted: np.ndarray) -> np.ndarray:
         "with a draft length that changes within the run (num_speculative_tokens_schedule)": (
             frame["num_speculative_tokens_schedule"] != ""
         ).to_numpy(dtype=bool),
-        "without mean_e2e_s; where ttft and tpot are known: "
-        'frame["mean_e2e_s"] = frame["mean_e2e_s"].fillna(frame["mean_ttft_s"] + '
-        '(frame["output_len_tokens"] - 1) * frame["mean_tpot_s"])': frame["mean_e2e_s"]
-        .isna()
-        .to_numpy(),
+        "without mean_e2e_s, and without the mean_ttft_s and mean_tpot_s that it follows from": (
+            frame["mean_e2e_s"].isna().to_numpy()
+        ),
         "with drafts but without acceptance counts; give num_drafts with accepted_per_position "
         "or acceptance_per_position, or forced_acceptance_rate": needs_acceptance(frame)
         & ~is_forced
@@ -126,7 +125,8 @@ def to_dataset(frame: pd.DataFrame) -> xr.Dataset:
         - load: ``control`` (open, closed, cap), ``request_rate_rps`` (NaN if closed),
           ``concurrency`` (NaN if open), ``cap_requests``, ``effective_batch_observed``,
           ``arrivals``, ``completed_rate_rps``, ``mean_in_system_requests``.
-        - response: ``mean_e2e_s``, ``mean_ttft_s``, ``mean_tpot_s``, ``e2e_quantile_s`` (run,
+        - response: ``mean_e2e_s`` (where blank, ttft + (tokens - 1) tpot, see
+          `with_derived_latency`), ``mean_ttft_s``, ``mean_tpot_s``, ``e2e_quantile_s`` (run,
           quantile) and the like where any are known.
         - acceptance: ``accepted_at_position``, ``trials_at_position`` (run, position),
           ``forced_acceptance_rate``, and the totals as reported.
@@ -159,6 +159,7 @@ def to_dataset(frame: pd.DataFrame) -> xr.Dataset:
     """
     checked = check_runs(frame)
     digest = data_hash(checked)
+    checked = with_derived_latency(checked)
     accepted, trials, is_counted = counts_by_position(checked)
     keep = _leave_out(checked, is_counted)
     runs = checked.loc[keep]

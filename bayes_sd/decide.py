@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from bayes_sd.configuration import resolve
 from bayes_sd.decision import Decision
 from bayes_sd.exceptions import ArgumentError, ConvergenceWarning, ExtrapolationWarning
-from bayes_sd.predict import predict_latency, resolve
+from bayes_sd.predict import predict_latency
 from bayes_sd.scenario import Scenario
 from bayes_sd.validate import positive, whole_number
 

@@ -1,5 +1,6 @@
 """Sampling the posterior: `fit`."""
 
+import json
 import os
 import time
 from dataclasses import dataclass
@@ -183,12 +184,17 @@ def fit(
         progressbar=progressbar,
     )
     sampled = time.perf_counter()
-    whole = complete_tree(tree, data, random_seed)
+    whole = complete_tree(tree, data, random_seed, priors)
     whole.attrs |= {"compile_s": round(ready - begun, 1), "sampling_s": round(sampled - ready, 1)}
     return whole
 
 
-def complete_tree(tree: xr.DataTree, data: xr.Dataset, random_seed: int) -> xr.DataTree:
+def complete_tree(
+    tree: xr.DataTree,
+    data: xr.Dataset,
+    random_seed: int,
+    priors: dict[str, Prior] | None = None,
+) -> xr.DataTree:
     """Add the data and the stamp, and move the log likelihood to its own group.
 
     Parameters
@@ -199,6 +205,8 @@ def complete_tree(tree: xr.DataTree, data: xr.Dataset, random_seed: int) -> xr.D
         The data set of the model.
     random_seed : int
         Seed that the tree was sampled with.
+    priors : dict of str to Prior, optional
+        Table of priors; by default `default_priors(data)`.
 
     Returns
     -------
@@ -228,6 +236,12 @@ def complete_tree(tree: xr.DataTree, data: xr.Dataset, random_seed: int) -> xr.D
                     "data_hash": data.attrs["data_hash"],
                     "passed": int(verdict.passed),
                     "verdict": verdict.sentence(),
+                    "priors": json.dumps(
+                        {
+                            name: (prior.family, prior.center, prior.spread, prior.unit)
+                            for name, prior in (priors or default_priors(data)).items()
+                        }
+                    ),
                     **stamp,
                 }
             ),

@@ -12,95 +12,17 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 
-from bayes_sd.physics.step_time import CostCoefficients
-from bayes_sd.priors import DRAFTER_COSTS, REFERENCE, VERIFIER_COSTS, Prior, deployment_center
+from bayes_sd.expert_graph import (
+    expert_costs,
+    has_idle_drafter,
+    idle_drafter_cost,
+    jump_costs,
+)
+from bayes_sd.labels import experts_fraction
+from bayes_sd.physics.coefficients import CostCoefficients
+from bayes_sd.population import draw, draw_log, log_sizes, population
+from bayes_sd.priors import DRAFTER_COSTS, REFERENCE, VERIFIER_COSTS, Prior
 from bayes_sd.shares_of_sums import LoadShares, SumAndShare
-
-
-def draw(name: str, prior: Prior, **kwargs: Any) -> Any:
-    """Add one random variable with a prior of the table to the model in context."""
-    if prior.family == "lognormal":
-        return pm.LogNormal(name, prior.log_center, prior.spread, **kwargs)
-    if prior.family == "normal":
-        return pm.Normal(name, prior.center, prior.spread, **kwargs)
-    return pm.Gamma(name, mu=prior.center, sigma=prior.spread, **kwargs)
-
-
-def _draw_log(name: str, prior: Prior, **kwargs: Any) -> Any:
-    """Add the logarithm of a log-normal variable: better coordinates for costs."""
-    return pm.Normal(name, prior.log_center, prior.spread, **kwargs)
-
-
-def population(
-    kind: str, costs: tuple[str, ...], data: xr.Dataset, priors: dict[str, Prior]
-) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Add the population of some costs: log level per deployment, size exponent, group scale.
-
-    Parameters
-    ----------
-    kind : {"verifier", "drafter"}
-        Prefix of the variables.
-    costs : tuple of str
-        Names in the table of priors.
-    data : xarray.Dataset
-        Result of `to_dataset`.
-    priors : dict
-        Table of priors.
-
-    Returns
-    -------
-    level, exponent, group_sd : dict of tensors
-        By cost: (deployment,), scalar, scalar. Levels are log seconds at the reference size.
-    """
-    dim = f"{kind}_cost"
-    deployments = [str(d) for d in data["deployment"].values]
-    centers = np.array([[deployment_center(priors[c], c, d) for c in costs] for d in deployments])
-    spreads = np.array([priors[c].spread for c in costs])
-    level = pm.Normal(f"log_{kind}_level", centers, spreads, dims=("deployment", dim))
-    slopes = [priors[f"{c}.size_exponent"] for c in costs]
-    exponent = pm.Normal(
-        f"{kind}_size_exponent",
-        np.array([s.center for s in slopes]),
-        np.array([s.spread for s in slopes]),
-        dims=dim,
-    )
-    scales = [priors[f"{c}.group_sd"] for c in costs]
-    group_sd = pm.LogNormal(
-        f"{kind}_group_sd",
-        np.array([s.log_center for s in scales]),
-        np.array([s.spread for s in scales]),
-        dims=dim,
-    )
-    by_cost = [{c: x[..., i] for i, c in enumerate(costs)} for x in (level, exponent, group_sd)]
-    return by_cost[0], by_cost[1], by_cost[2]
-
-
-def _log_sizes(data: xr.Dataset, priors: dict[str, Prior]) -> tuple[Any, Any]:
-    """Return log sizes relative to the reference: (base,), (pair,); unknown ones are latent."""
-    verifier = _log_size(
-        "verifier", data["verifier_params_b"].values, priors["missing_verifier_params_b"]
-    )
-    drafter = data["drafter_params_b"].values
-    log_drafter: Any = np.log(np.nan_to_num(drafter, nan=1.0))
-    if np.isnan(drafter).any():
-        missing = np.flatnonzero(np.isnan(drafter))
-        share = _draw_log(
-            "log_missing_drafter_share", priors["missing_drafter_share"], shape=len(missing)
-        )
-        of_base = verifier[data["base_of_pair"].values]
-        log_drafter = pt.as_tensor(log_drafter)[missing].set(of_base[missing] + share)
-    return (
-        verifier - np.log(REFERENCE["verifier_params_b"]),
-        log_drafter - np.log(REFERENCE["drafter_params_b"]),
-    )
-
-
-def _log_size(name: str, sizes: np.ndarray, prior: Prior) -> Any:
-    missing = np.flatnonzero(np.isnan(sizes))
-    known = pt.as_tensor(np.log(np.nan_to_num(sizes, nan=1.0)))
-    if not len(missing):
-        return known
-    return known[missing].set(_draw_log(f"log_missing_{name}_size", prior, shape=len(missing)))
 
 
 def cost_coefficients(
@@ -124,11 +46,16 @@ def cost_coefficients(
         Fields of `CostCoefficients` by name, dims (base,) and (pair,), stored as deterministics.
     """
     deployment = data["deployment_of_base"].values
-    log_size, log_drafter_size = _log_sizes(data, priors)
+    log_size, log_active, log_drafter_size = log_sizes(data, priors)
+    # A step reads all experts that its tokens touch, and a token computes with its own only;
+    # each expert sees m/M of the tokens, so that a step turns compute-bound M/m times as late.
+    fraction = experts_fraction(data)
+    offset = {"knee_tokens": -np.log(fraction)}
     level, exponent, group_sd = population("verifier", VERIFIER_COSTS, data, priors)
 
     def law(cost: str) -> Any:
-        return level[cost][deployment] + exponent[cost] * log_size
+        size = log_size if cost == "verify_fixed_s" else log_active
+        return level[cost][deployment] + exponent[cost] * size + offset.get(cost, 0.0)
 
     drafter = population("drafter", DRAFTER_COSTS, data, priors) if data.sizes["pair"] else None
     prompt = lengths["input_len_tokens"].values
@@ -165,9 +92,12 @@ def cost_coefficients(
         "context_per_token_s": share * per_request / lengths["context_tokens"].values,
         "mixed_step_s": pt.exp(log_cost[:, 1]),
         "knee_s_per_token": per_token
-        * pt.exp(_draw_log("log_knee_ratio", priors["knee_ratio"], dims="base")),
+        * pt.exp(draw_log("log_knee_ratio", priors["knee_ratio"], dims="base")),
         "knee_tokens": knee,
         "knee_width_tokens": knee * draw("knee_width", priors["knee_width"], dims="base"),
+        "idle_drafter_s": idle_drafter_cost(data, priors)[deployment],
+        **jump_costs(pt.exp(log_cost[:, 0]), priors),
+        **expert_costs(data, priors),
     }
     of_pair: dict[str, Any] = {}
     if data.sizes["pair"]:
@@ -279,12 +209,19 @@ def _drafter_costs(
 
 
 def costs_of_runs(
-    of_base: dict[str, Any], of_pair: dict[str, Any], base: Any, pair: np.ndarray
+    data: xr.Dataset, of_base: dict[str, Any], of_pair: dict[str, Any]
 ) -> CostCoefficients:
     """Look up the coefficients of each run; a run without a drafter has k = 0, so any will do."""
+    base, pair = data["base_of_run"].values, data["pair_of_run"].values
+    idle = has_idle_drafter(data)
+    needed = {n: v for n, v in of_base.items() if n != "idle_drafter_s" or idle.any()}
     # One look-up of a matrix, not one per coefficient: its gradient is one sum by group.
-    rows = pt.stack(list(of_base.values()), axis=-1)[base]
-    fields = {name: rows[:, i] for i, name in enumerate(of_base)}
+    rows = pt.stack(list(needed.values()), axis=-1)[base]
+    fields = {name: rows[:, i] for i, name in enumerate(needed)}
+    if idle.any():
+        fields["idle_drafter_s"] = fields["idle_drafter_s"] * idle
+    if "expert_share" in fields:
+        fields["experts_fraction"] = experts_fraction(data)[base]
     if of_pair:
         rows = pt.stack(list(of_pair.values()), axis=-1)[np.maximum(pair, 0)]
         fields |= {name: rows[:, i] for i, name in enumerate(of_pair)}

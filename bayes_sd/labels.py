@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 UNKNOWN = "unknown"
 
@@ -172,3 +173,10 @@ def acceptance_labels(keys: Sequence[tuple[str, ...]]) -> list[str]:
             ]
         )
     return unique_labels(candidates)
+
+
+def experts_fraction(data: xr.Dataset) -> np.ndarray:
+    """Return experts per token over all experts of each base, 1 for a dense model."""
+    experts, used = data["num_experts"].values, data["experts_per_token"].values
+    is_moe = (experts > 0) & (used > 0)
+    return np.where(is_moe, used / np.maximum(experts, 1), 1.0)

@@ -19,27 +19,34 @@ ELASTICITY_FLOOR = 1e-2
 
 def latency_scale(
     discrepancy_sd: Any,
+    load_discrepancy_sd: Any,
     request_cv: Any,
     num_requests: Any,
+    elasticity: Any,
     one_minus_elasticity: Any,
     arrival_noise: Any,
 ) -> Any:
     """Return the scale of log latency at a given batch, all error layers but the boot's.
 
-    To first order, log L - log f(rate x L) = d + (1 - e) s - e u for a discrepancy d of the step
-    time, a sampling error s of the mean latency, and an error u of the batch that the requests
-    met, with e the elasticity d log f / d log B.
+    To first order, log L - log f(rate x L) = d + e d' + (1 - e) s - e u for a discrepancy d of the
+    whole latency, one d' of the part that load adds, a sampling error s of the mean latency, and
+    an error u of the batch that the requests met, with e the elasticity d log f / d log B: the
+    share that load has in the latency where the law is linear.
 
     Parameters
     ----------
     discrepancy_sd : tensor, (run,)
         Standard deviation of d.
+    load_discrepancy_sd : tensor, (run,)
+        Standard deviation of d'.
     request_cv : tensor, (run,)
         Spread of one request's latency; s has standard deviation ``request_cv / sqrt(n)``.
     num_requests : tensor, (run,)
         n.
+    elasticity : tensor, (run,)
+        e.
     one_minus_elasticity : tensor, (run,)
-        1 - e; 1 in a closed loop.
+        1 - e; 1 in a closed loop, whose batch does not answer to latency.
     arrival_noise : tensor, (run,)
         Standard deviation of u times sqrt(n): 1 for Poisson arrivals, 0 where the load is even
         or closed. (The mean of an M/G/inf system over a window that serves n requests has
@@ -52,7 +59,8 @@ def latency_scale(
     """
     sampling = (one_minus_elasticity * request_cv) ** 2
     batch = ((1 - one_minus_elasticity) * arrival_noise) ** 2
-    return pt.sqrt(discrepancy_sd**2 + (sampling + batch) / num_requests)
+    of_load = (elasticity * load_discrepancy_sd) ** 2
+    return pt.sqrt(discrepancy_sd**2 + of_load + (sampling + batch) / num_requests)
 
 
 def latency_logp(

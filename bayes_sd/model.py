@@ -6,7 +6,7 @@ run: to first order in the small errors it is integrated out in `bayes_sd.likeli
 `bayes_sd.predict.effective_batch` gives its posterior.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,53 +16,22 @@ import xarray as xr
 
 from bayes_sd.data import to_dataset
 from bayes_sd.exceptions import DataError
-from bayes_sd.graph import cost_coefficients, costs_of_runs, draw, first_pairs
+from bayes_sd.expert_graph import expert_bases
+from bayes_sd.graph import cost_coefficients, costs_of_runs, first_pairs
 from bayes_sd.likelihoods import latency_logp, latency_scale, observe_accepted, observe_latency
 from bayes_sd.physics.acceptance import (
     expected_steps,
     expected_steps_renewal,
     positional_acceptance,
 )
-from bayes_sd.physics.latency import latency_slope, met_by_arrivals, met_slopes, request_latency
+from bayes_sd.physics.jumps import JUMP_TOKENS
+from bayes_sd.physics.latency import latency_slope, request_latency
+from bayes_sd.population import draw
 from bayes_sd.priors import DRAFTER_COSTS, VERIFIER_COSTS, Prior, check_priors, default_priors
+from bayes_sd.run_load import load_of_runs, observations
+from bayes_sd.ttft_graph import add_ttft, has_ttft
 
-
-@dataclass(frozen=True)
-class Load:
-    """What the requests of each run met; arrays over runs."""
-
-    requests_per_step: np.ndarray
-    others: np.ndarray
-    requests_slope: np.ndarray
-    others_slope: np.ndarray
-    arrival_noise: np.ndarray
-
-
-def load_of_runs(data: xr.Dataset) -> Load:
-    """Return what the requests of each run met, given the batch that it had.
-
-    Parameters
-    ----------
-    data : xarray.Dataset
-        Result of `to_dataset`.
-
-    Returns
-    -------
-    Load
-        Arrays over runs. Slopes are derivatives in the batch; 0 where the batch is set by the
-        control (closed loop, cap) and so does not answer to latency.
-    """
-    batch = data["effective_batch_observed"].values
-    control = data["control"].values
-    arrivals = np.where(control == "open", data["arrivals"].values, "closed")
-    met = np.zeros((4, len(batch)))
-    for kind in np.unique(arrivals):
-        at = arrivals == kind
-        met[:2, at] = met_by_arrivals(batch[at], str(kind))
-        if kind != "closed":
-            met[2, at], met[3, at] = met_slopes(batch[at], str(kind))
-    noisy = np.isin(arrivals, ("poisson", "bursty")).astype(float)
-    return Load(met[0], met[1], met[2], met[3], noisy)
+RESPONSES = ("ttft",)
 
 
 def reference_lengths(data: xr.Dataset) -> xr.Dataset:
@@ -170,7 +139,13 @@ def _steps(data: xr.Dataset, priors: dict[str, Prior]) -> Any:
     return pt.as_tensor(np.nan_to_num(known))[estimated].set(steps[inverse])
 
 
-def build_model(data: Any, priors: dict[str, Prior] | None = None) -> pm.Model:
+def build_model(
+    data: Any,
+    priors: dict[str, Prior] | None = None,
+    *,
+    responses: Sequence[str] = RESPONSES,
+    replaceable: bool = False,
+) -> pm.Model:
     """Return the hierarchical latency model of some runs.
 
     Parameters
@@ -179,6 +154,11 @@ def build_model(data: Any, priors: dict[str, Prior] | None = None) -> pm.Model:
         Result of `to_dataset`, or a table that it takes.
     priors : dict of str to Prior, optional
         By default `default_priors(data)`.
+    responses : sequence of str, optional
+        What is scored besides the mean latency, where the runs have it; all by default.
+    replaceable : bool
+        Whether the responses are data that can be set anew after compiling, by the names of
+        `bayes_sd.run_load.observations`; sampling then takes about twice as long.
 
     Returns
     -------
@@ -209,26 +189,16 @@ def build_model(data: Any, priors: dict[str, Prior] | None = None) -> pm.Model:
         raise DataError("the data set holds no run. Give at least one run with a mean latency.")
     priors = check_priors(default_priors(data) if priors is None else priors)
     load = load_of_runs(data)
-    base, pair = data["base_of_run"].values, data["pair_of_run"].values
-    coords = {
-        dim: data[dim].values
-        for dim in ("run", "sweep", "base", "pair", "deployment", "acceptance_group", "position")
-    } | {
-        "verifier_cost": list(VERIFIER_COSTS),
-        "direct_cost": ["verify_fixed_s", "mixed_step_s"],
-        "load_part": ["stall_s", "verify_s", "verify_drafts_s", "draft_s"],
-        "drafting_base": data["base"].values[first_pairs(data)[0]],
-        "drafter_cost": list(DRAFTER_COSTS),
-        "prefill_part": ["prefill_fixed_s", "prefill_tokens_s"],
-    }
-    with pm.Model(coords=coords) as model:
+    with pm.Model(coords=_coords(data)) as model:
         weight = pm.Data("score_weight", np.ones(data.sizes["run"]), dims="run")
-        log_latency = pm.Data("log_mean_e2e", np.log(data["mean_e2e_s"].values), dims="run")
+        observed = dict(observations(data))
+        if replaceable:  # else constants, from which the compiler computes what it can beforehand
+            observed = {name: pm.Data(name, v, dims="run") for name, v in observed.items()}
         of_base, of_pair = cost_coefficients(data, reference_lengths(data), priors)
-        costs = costs_of_runs(of_base, of_pair, base, pair)
+        costs = costs_of_runs(data, of_base, of_pair)
         terms = {
-            "requests_per_step": load.requests_per_step,
-            "others": load.others,
+            **{name: observed[name] for name in ("requests_per_step", "others")},
+            "requests_variance": observed["requests_variance"] if load.is_noisy else 0.0,
             "num_speculative_tokens": data["num_speculative_tokens"].values,
             "input_len_tokens": data["input_len_tokens"].values,
             "output_len_tokens": data["output_len_tokens"].values,
@@ -237,34 +207,60 @@ def build_model(data: Any, priors: dict[str, Prior] | None = None) -> pm.Model:
         latency = request_latency(costs, **terms)
         slope = latency_slope(
             costs,
-            requests_slope=load.requests_slope,
+            requests_slope=observed["requests_slope"],
             others_slope=load.others_slope,
             **terms,
         )
-        one_minus_elasticity: Any = 1 - data["effective_batch_observed"].values * slope / latency
-        boot_sd = draw("boot_sd", priors["boot_sd"], dims="deployment")
-        of_sweep = data["deployment_of_base"].values[data["base_of_sweep"].values]
-        # Not centred: a sweep of few runs tells about as much of its boot as the prior does.
-        standard = pm.Normal("standard_boot", 0, 1, dims="sweep")
-        boot = pm.Deterministic("log_boot", boot_sd[of_sweep] * standard, dims="sweep")
-        discrepancy = draw("discrepancy_sd", priors["discrepancy_sd"], dims="base")
-        request_cv = draw("request_cv", priors["request_cv"], dims="base")
+        elasticity = observed["effective_batch"] * slope / latency
+        one_minus: Any = 1 - load.feedback * elasticity
+        boot = _boot(data, priors)[data["sweep_of_run"].values]
+        tail_dof = draw("tail_dof", priors["tail_dof"])
         draw("extrapolation_sd", priors["extrapolation_sd"])
-        scored = {
-            "location": pt.log(latency) + boot[data["sweep_of_run"].values],
-            "scale": latency_scale(
-                discrepancy[base],
-                request_cv[base],
-                data["num_requests"].values,
-                one_minus_elasticity,
-                load.arrival_noise,
-            ),
-            "tail_dof": draw("tail_dof", priors["tail_dof"]),
-            "one_minus_elasticity": one_minus_elasticity,
+        scales = {
+            name: draw(name, priors[name], dims="base")[data["base_of_run"].values]
+            for name in ("discrepancy_sd", "load_discrepancy_sd", "request_cv")
         }
+        scored = {
+            "location": pt.log(latency) + boot,
+            "scale": latency_scale(
+                **scales,
+                num_requests=data["num_requests"].values,
+                elasticity=elasticity,
+                one_minus_elasticity=one_minus,
+                arrival_noise=load.arrival_noise,
+            ),
+            "tail_dof": tail_dof,
+            "one_minus_elasticity": one_minus,
+        }
+        log_latency = observed["log_mean_e2e"]
         observe_latency("log_latency", log_latency, weight=weight, **scored)
         pm.Deterministic(
             "latency_log_density", latency_logp(log_latency, **scored, weight=1.0), dims="run"
         )
+        if "ttft" in responses and has_ttft(data).any():
+            add_ttft(data, priors, costs, terms, latency, boot=boot, weight=weight)
     model.bayes_sd_data, model.bayes_sd_priors = data, priors
     return model
+
+
+def _coords(data: xr.Dataset) -> dict[str, Any]:
+    dims = ("run", "sweep", "base", "pair", "deployment", "acceptance_group", "position")
+    return {dim: data[dim].values for dim in dims} | {
+        "verifier_cost": list(VERIFIER_COSTS),
+        "direct_cost": ["verify_fixed_s", "mixed_step_s"],
+        "load_part": ["stall_s", "verify_s", "verify_drafts_s", "draft_s"],
+        "drafting_base": data["base"].values[first_pairs(data)[0]],
+        "drafter_cost": list(DRAFTER_COSTS),
+        "prefill_part": ["prefill_fixed_s", "prefill_tokens_s"],
+        "jump": list(JUMP_TOKENS),
+        "expert_base": data["base"].values[expert_bases(data)],
+    }
+
+
+def _boot(data: xr.Dataset, priors: dict[str, Prior]) -> Any:
+    """Add the boot effects; return them, (sweep,), on the log scale."""
+    boot_sd = draw("boot_sd", priors["boot_sd"], dims="deployment")
+    of_sweep = data["deployment_of_base"].values[data["base_of_sweep"].values]
+    # Not centred: a sweep of few runs tells about as much of its boot as the prior does.
+    standard = pm.Normal("standard_boot", 0, 1, dims="sweep")
+    return pm.Deterministic("log_boot", boot_sd[of_sweep] * standard, dims="sweep")

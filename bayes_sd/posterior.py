@@ -6,8 +6,9 @@ import numpy as np
 import xarray as xr
 
 from bayes_sd.exceptions import ArgumentError, DataError, UnknownPairError
+from bayes_sd.labels import experts_fraction
 from bayes_sd.physics.acceptance import expected_steps, expected_steps_renewal
-from bayes_sd.physics.step_time import CostCoefficients
+from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.scenario import Scenario
 from bayes_sd.validate import nearest_names
 
@@ -23,6 +24,18 @@ BASE_FIELDS = (
     "knee_tokens",
     "knee_width_tokens",
 )
+# Only in fits whose verifiers or servers have them.
+OPTIONAL_FIELDS = (
+    "jump_64_s",
+    "jump_128_s",
+    "jump_256_s",
+    "idle_drafter_s",
+    "expert_share",
+    "expert_load_cv",
+    "hot_expert_growth",
+)
+TTFT_FIELDS = ("first_wait_steps", "ttft_discrepancy_sd")
+TTFT_TAIL_DOF = 4.0  # a few runs queue, and the law of ttft does not know it
 PAIR_FIELDS = ("draft_fixed_s", "draft_per_request_s", "verify_growth_per_draft")
 
 
@@ -36,12 +49,15 @@ class Cell:
     costs: CostCoefficients
     boot_sd: np.ndarray
     discrepancy_sd: np.ndarray
+    load_discrepancy_sd: np.ndarray
     request_cv: np.ndarray
     tail_dof: np.ndarray
     extrapolation_sd: np.ndarray
+    first_wait_steps: np.ndarray | None = None
+    ttft_discrepancy_sd: np.ndarray | None = None
 
 
-def _flat(values: xr.DataArray) -> np.ndarray:
+def flat_draws(values: xr.DataArray) -> np.ndarray:
     """Put chains and draws in one axis, in front."""
     array = values.transpose("chain", "draw", ...).values  # stack() costs 3 ms, this none
     return array.reshape(-1, *array.shape[2:])
@@ -117,11 +133,15 @@ def cell(tree: xr.DataTree, name: str, *, drafts: bool) -> Cell:
     base, pair = find_cell(tree, name, drafts=drafts)
     posterior = tree["posterior"].dataset
     constant = tree["constant_data"].dataset
-    fields = {f: _flat(posterior[f].isel(base=base)) for f in BASE_FIELDS}
+    fields = {f: flat_draws(posterior[f].isel(base=base)) for f in BASE_FIELDS}
+    present = [f for f in OPTIONAL_FIELDS if f in posterior]
+    fields |= {f: flat_draws(posterior[f].isel(base=base)) for f in present}
+    if "expert_share" in fields:
+        fields["experts_fraction"] = float(experts_fraction(constant)[base])
     if pair is None:
         fields |= dict.fromkeys(PAIR_FIELDS, np.zeros(1))
     else:
-        fields |= {f: _flat(posterior[f].isel(pair=pair)) for f in PAIR_FIELDS}
+        fields |= {f: flat_draws(posterior[f].isel(pair=pair)) for f in PAIR_FIELDS}
     deployment = int(constant["deployment_of_base"].values[base])
     label = constant["base" if pair is None else "pair"].values[base if pair is None else pair]
     return Cell(
@@ -129,11 +149,13 @@ def cell(tree: xr.DataTree, name: str, *, drafts: bool) -> Cell:
         pair,
         str(label),
         CostCoefficients(**fields),
-        boot_sd=_flat(posterior["boot_sd"].isel(deployment=deployment)),
-        discrepancy_sd=_flat(posterior["discrepancy_sd"].isel(base=base)),
-        request_cv=_flat(posterior["request_cv"].isel(base=base)),
-        tail_dof=_flat(posterior["tail_dof"]),
-        extrapolation_sd=_flat(posterior["extrapolation_sd"]),
+        boot_sd=flat_draws(posterior["boot_sd"].isel(deployment=deployment)),
+        discrepancy_sd=flat_draws(posterior["discrepancy_sd"].isel(base=base)),
+        load_discrepancy_sd=flat_draws(posterior["load_discrepancy_sd"].isel(base=base)),
+        request_cv=flat_draws(posterior["request_cv"].isel(base=base)),
+        tail_dof=flat_draws(posterior["tail_dof"]),
+        extrapolation_sd=flat_draws(posterior["extrapolation_sd"]),
+        **{f: flat_draws(posterior[f].isel(base=base)) for f in TTFT_FIELDS if f in posterior},
     )
 
 
@@ -176,7 +198,7 @@ def num_steps(tree: xr.DataTree, scenario: Scenario, where: Cell, output_len: fl
             f"acceptance of {where.label!r} was not counted in the fitted runs. "
             "Give it: Scenario(..., acceptance=0.7), or one rate per position."
         )
-    by_position = _flat(
+    by_position = flat_draws(
         tree["posterior"].dataset["conditional_acceptance_rate"].isel(acceptance_group=group)
     )
     if drafts > by_position.shape[1]:

@@ -15,133 +15,19 @@ step time at a given batch, inside B = rate x L(B), where load amplifies them. T
 configuration: one draw of them is shared by all its loads, so a curve over load is one curve.
 """
 
-import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
 
+from bayes_sd.configuration import Configuration, configuration_rng, misfit_of, resolve_all
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.physics.effective_batch import solve_effective_batch
-from bayes_sd.physics.latency import met_by_arrivals, request_latency
-from bayes_sd.posterior import Cell, cell, num_steps
 from bayes_sd.scenario import Scenario
 from bayes_sd.support import support
 from bayes_sd.validate import one_of, whole_number
 
 KINDS = ("mean", "run")
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """A scenario resolved against a fit: the draws of its cell, its lengths and its steps."""
-
-    scenario: Scenario
-    cell: Cell
-    input_len: float
-    output_len: float
-    steps: np.ndarray
-
-    def latency(self, batch: np.ndarray) -> np.ndarray:
-        """Return the law's latency at a batch, s: arrays of shape (draw,) or broadcastable."""
-        closed = self.scenario.concurrency is not None
-        arrivals = "closed" if closed else self.scenario.arrivals
-        requests_per_step, others = met_by_arrivals(batch, arrivals)
-        return request_latency(
-            self.cell.costs,
-            requests_per_step=requests_per_step,
-            others=others,
-            num_speculative_tokens=self.scenario.num_speculative_tokens,
-            input_len_tokens=self.input_len,
-            output_len_tokens=self.output_len,
-            num_steps=self.steps,
-        )
-
-
-def resolve(tree: xr.DataTree, scenario: Scenario) -> Configuration:
-    """Look a scenario up in a fit.
-
-    Parameters
-    ----------
-    tree : xarray.DataTree
-        Result of `fit`.
-    scenario : Scenario
-        What is asked. Lengths left open are the mean of the base's measured runs.
-
-    Returns
-    -------
-    Configuration
-
-    Raises
-    ------
-    ArgumentError
-        If the scenario is not a `Scenario`.
-    UnknownPairError
-        If the pair was not fitted.
-    DataError
-        If acceptance is needed and neither given nor counted.
-    """
-    if not isinstance(scenario, Scenario):
-        raise ArgumentError(f"scenario must be a Scenario. Got {scenario!r} instead.")
-    found = cell(tree, scenario.pair, drafts=scenario.num_speculative_tokens > 0)
-    constant = tree["constant_data"].dataset
-    at = constant["base_of_run"].values == found.base
-    input_len, output_len = (
-        float(constant[name].values[at].mean()) if given is None else float(given)
-        for name, given in (
-            ("input_len_tokens", scenario.input_len_tokens),
-            ("output_len_tokens", scenario.output_len_tokens),
-        )
-    )
-    steps = num_steps(tree, scenario, found, output_len)
-    return Configuration(scenario, found, input_len, output_len, steps)
-
-
-def _resolve_all(tree: xr.DataTree, scenarios: Sequence[Scenario]) -> Iterator[Configuration]:
-    """Look scenarios up, once for all that differ in load only."""
-    known: dict[tuple[object, ...], Configuration] = {}
-    for s in scenarios:
-        if not isinstance(s, Scenario):
-            raise ArgumentError(f"scenario must be a Scenario. Got {s!r} instead.")
-        lengths = (s.input_len_tokens, s.output_len_tokens)
-        key = (s.pair, s.num_speculative_tokens, s.acceptance, *lengths)
-        if key not in known:
-            known[key] = resolve(tree, s)
-        yield replace(known[key], scenario=s)
-
-
-def configuration_rng(configuration: Configuration, random_seed: int) -> np.random.Generator:
-    """Return a generator that depends on the configuration and not on its load."""
-    s = configuration.scenario
-    key = f"{configuration.cell.label}|{s.num_speculative_tokens}|{configuration.input_len:.6g}"
-    key += f"|{configuration.output_len:.6g}|{random_seed}"
-    return np.random.default_rng(
-        np.frombuffer(hashlib.sha256(key.encode()).digest()[:16], dtype=np.uint32)
-    )
-
-
-def misfit_of(configuration: Configuration, doublings: float, random_seed: int) -> np.ndarray:
-    """Return draws of the factor by which a configuration's step time misses the law, (draw,).
-
-    Parameters
-    ----------
-    configuration : Configuration
-        Result of `resolve`.
-    doublings : float
-        Distance outside the measured range, see `bayes_sd.support`: the misfit grows with it.
-    random_seed : int
-        Seed; the same configuration gets the same draws at every load.
-
-    Returns
-    -------
-    array of float
-    """
-    where = configuration.cell
-    rng = configuration_rng(configuration, random_seed)
-    inside = where.discrepancy_sd * rng.standard_t(where.tail_dof)
-    beyond = where.extrapolation_sd * rng.standard_normal(inside.shape) * doublings
-    return np.asarray(np.exp(inside + beyond))
 
 
 def _batch_and_latency(
@@ -165,8 +51,8 @@ def _batch_and_latency(
 
 def _draw(
     tree: xr.DataTree, configuration: Configuration, kind: str, random_seed: int
-) -> tuple[np.ndarray, np.ndarray, str, str]:
-    """Return batch, latency, status and what is outside, for one scenario."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, str, str]:
+    """Return batch, latency, time to first token, status and what is outside, for a scenario."""
     where, scenario = configuration.cell, configuration.scenario
     rng = configuration_rng(configuration, random_seed + 1)
     size = where.discrepancy_sd.shape
@@ -181,7 +67,7 @@ def _draw(
         batch=typical,
         lengths=(configuration.input_len, configuration.output_len),
     )
-    misfit = misfit_of(configuration, lies.doublings, random_seed)
+    misfit = misfit_of(configuration, lies.doublings, random_seed, central)
     boot = where.boot_sd * rng.standard_normal(size)
     n = scenario.num_requests
     bunching, sampling = rng.standard_normal((2, *size)) / np.sqrt(n)
@@ -193,7 +79,10 @@ def _draw(
             surplus = np.exp(bunching)
     batch, latency = _batch_and_latency(configuration, factor, surplus)
     status = "past capacity" if np.mean(np.isinf(latency)) > 0.5 else lies.status
-    return batch, latency * after, status, ", ".join(lies.outside)
+    first = configuration.ttft(np.where(np.isfinite(batch), batch, 1.0), random_seed)
+    if first is not None:
+        first = np.where(np.isfinite(batch), first * (np.exp(boot) if kind == "run" else 1), np.inf)
+    return batch, latency * after, first, status, ", ".join(lies.outside)
 
 
 def predict_latency(
@@ -201,6 +90,7 @@ def predict_latency(
     scenarios: Scenario | Sequence[Scenario],
     kind: str = "mean",
     *,
+    allow_new: bool = False,
     random_seed: int = 0,
 ) -> xr.Dataset:
     """Draw the end-to-end latency of scenarios.
@@ -213,6 +103,9 @@ def predict_latency(
         What is asked.
     kind : {"mean", "run"}
         See the contract at the top of this module.
+    allow_new : bool
+        Whether a pair that was not fitted is drawn from the population of those that were, by the
+        sizes that its scenario gives; its status is then ``extrapolated`` (outside: ``pair``).
     random_seed : int
         Seed of misfit, boots and sampling.
 
@@ -220,8 +113,9 @@ def predict_latency(
     -------
     xarray.Dataset
         ``e2e_s`` (sample, scenario), s, infinite in draws whose capacity is below the rate;
-        ``effective_batch`` (sample, scenario), requests; ``status`` and ``outside`` (scenario);
-        attribute ``kind``.
+        ``effective_batch`` (sample, scenario), requests; where fitted runs had them ``ttft_s``
+        and ``tpot_s`` = (e2e - ttft) / (tokens - 1), (sample, scenario), s; ``status`` and
+        ``outside`` (scenario); attribute ``kind``.
 
     Raises
     ------
@@ -237,7 +131,8 @@ def predict_latency(
     listed = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
     if not listed:
         raise ArgumentError("scenarios must hold at least one Scenario. Got none instead.")
-    rows = [_draw(tree, found, kind, random_seed) for found in _resolve_all(tree, listed)]
+    found = list(resolve_all(tree, listed, allow_new=allow_new, random_seed=random_seed))
+    rows = [_draw(tree, configuration, kind, random_seed) for configuration in found]
     dims = ("sample", "scenario")
     return xr.Dataset(
         {
@@ -247,12 +142,32 @@ def predict_latency(
                 np.stack([r[0] for r in rows], axis=-1),
                 {"units": "requests"},
             ),
-            "status": ("scenario", [r[2] for r in rows]),
-            "outside": ("scenario", [r[3] for r in rows]),
+            **_token_times(found, rows),
+            "status": ("scenario", [r[3] for r in rows]),
+            "outside": ("scenario", [r[4] for r in rows]),
         },
         coords={"scenario": [s.label for s in listed]},
         attrs={"kind": kind},
     )
+
+
+def _token_times(
+    found: Sequence[Configuration],
+    rows: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray | None, str, str]],
+) -> dict[str, tuple[tuple[str, str], np.ndarray, dict[str, str]]]:
+    """Return ttft and tpot of all scenarios, or nothing if one of them has none."""
+    first = [row[2] for row in rows]
+    if any(values is None for values in first):
+        return {}
+    ttft = np.stack([np.asarray(values) for values in first], axis=-1)
+    e2e = np.stack([row[1] for row in rows], axis=-1)
+    after = np.maximum([configuration.output_len - 1 for configuration in found], 1.0)
+    decoding = np.where(np.isinf(e2e), np.inf, e2e - np.where(np.isinf(e2e), 0.0, ttft))
+    dims, units = ("sample", "scenario"), {"units": "s"}
+    return {
+        "ttft_s": (dims, ttft, units),
+        "tpot_s": (dims, np.maximum(decoding, 0.0) / after, units),
+    }
 
 
 def effective_batch(

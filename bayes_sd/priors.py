@@ -151,6 +151,30 @@ def _table() -> dict[str, Prior]:
         "acceptance_concentration": Prior(
             "lognormal", 300.0, 1.0, "1", "runs of one setting differ by about 3 points"
         ),
+        "jump_share": Prior(
+            "lognormal", 0.02, 1.2, "1", "a kernel's next tile size costs 0.3 to 14 % of a step"
+        ),
+        "idle_drafter_s": _cost(
+            3e-4, 1.2, "host work of a loaded drafter that is off: 0.04 to 2 ms a step"
+        ),
+        "expert_share": Prior(
+            "normal", 1.5, 1.0, "logit", "expert weights are 46 to 96 % of what a step reads"
+        ),
+        "expert_load_cv": Prior(
+            "lognormal", 0.6, 0.6, "1", "routers are trained to balance, and do not: 0.2 to 1.6"
+        ),
+        "hot_expert_growth": Prior(
+            "lognormal", 0.3, 0.8, "1", "the busiest expert sets the pace where one waits for it"
+        ),
+        "first_wait_steps": Prior(
+            "lognormal", 1.0, 0.5, "steps", "a prompt waits for the running step, then shares one"
+        ),
+        "ttft_discrepancy_sd": Prior(
+            "lognormal", 0.07, 0.7, "1", "queueing of prefills is not in the law of ttft"
+        ),
+        "load_discrepancy_sd": Prior(
+            "lognormal", 0.02, 0.7, "1", "what load adds is missed by 1 to 6 % more"
+        ),
         "boot_sd": Prior("lognormal", 0.01, 0.8, "1", "0.3 % to 14 % seen (cases C13, C14)"),
         "discrepancy_sd": Prior("lognormal", 0.02, 0.7, "1", "the law misses by 1 to 3 %"),
         "request_cv": Prior(

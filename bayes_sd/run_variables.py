@@ -66,6 +66,27 @@ def load_variables(frame: pd.DataFrame) -> dict[str, Variable]:
     }
 
 
+def with_derived_latency(frame: pd.DataFrame) -> pd.DataFrame:
+    """Fill blank ``mean_e2e_s`` with ttft + (output_len - 1) tpot where both are known.
+
+    By the definition of tpot as (e2e - ttft) / (tokens - 1): exact for runs of one answer length,
+    and a mean of products taken for a product of means else. At most two of the three times are
+    data, so nothing is counted twice.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Cleaned table of runs.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A copy.
+    """
+    decoding = (frame["output_len_tokens"] - 1) * frame["mean_tpot_s"]
+    return frame.assign(mean_e2e_s=frame["mean_e2e_s"].fillna(frame["mean_ttft_s"] + decoding))
+
+
 def column_variables(frame: pd.DataFrame) -> dict[str, Variable]:
     """Take over the columns that need no computation."""
     variables: dict[str, Variable] = {}

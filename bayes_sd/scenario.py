@@ -10,6 +10,10 @@ from bayes_sd.validate import not_negative, one_of, positive, probability, whole
 
 ARRIVALS = ("poisson", "constant", "bursty")
 DEFAULT_MAX_NUM_SEQS = 256
+_UNITS = {
+    "tokens": ("input_len_tokens", "output_len_tokens"),
+    "1e9": ("verifier_params_b", "verifier_active_params_b", "drafter_params_b"),
+}
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,9 @@ class Scenario:
         Prompt and answer length; by default those of the pair's measured runs (their mean).
     num_speculative_tokens : int
         Draft length k; 0 is speculation off, the server started without it.
+    drafter_loaded : bool
+        With k = 0: whether the server was started with a drafter all the same, which costs a
+        little at every step. With k above 0 it makes no difference.
     acceptance : float or sequence of float, optional
         Conditional acceptance rate: one for every position, or one per position. By default the
         pair's own, which must have been counted.
@@ -38,6 +45,12 @@ class Scenario:
         Requests of the fresh benchmark run that ``kind="run"`` predicts; 200 by default.
     max_num_seqs : int
         Limit of the engine on requests in flight; capacity is reached there at the latest.
+    verifier, deployment : str, optional
+        For a pair that was not fitted (``allow_new=True``): the label of a fitted base that it
+        runs on, if it does, and of a fitted deployment. Left open, they are new, too.
+    verifier_params_b, verifier_active_params_b, drafter_params_b : float, optional
+        For a pair that was not fitted: sizes in 1e9 parameters. All parameters of the verifier,
+        those used per token (by default all), and those of the drafter.
 
     Raises
     ------
@@ -57,9 +70,15 @@ class Scenario:
     input_len_tokens: float | None = None
     output_len_tokens: float | None = None
     num_speculative_tokens: int = 0
+    drafter_loaded: bool = False
     acceptance: float | tuple[float, ...] | None = None
     num_requests: int = 200
     max_num_seqs: int = DEFAULT_MAX_NUM_SEQS
+    verifier: str | None = None
+    deployment: str | None = None
+    verifier_params_b: float | None = None
+    verifier_active_params_b: float | None = None
+    drafter_params_b: float | None = None
 
     def __post_init__(self) -> None:
         """Check every field, and freeze a sequence of acceptance rates."""
@@ -78,9 +97,10 @@ class Scenario:
                 f"concurrency must be at least 1 request. Got {self.concurrency!r} instead."
             )
         one_of(self.arrivals, ARRIVALS, "arrivals")
-        for name in ("input_len_tokens", "output_len_tokens"):
-            if getattr(self, name) is not None:
-                positive(getattr(self, name), name, unit="tokens")
+        for unit, names in _UNITS.items():
+            for name in names:
+                if getattr(self, name) is not None:
+                    positive(getattr(self, name), name, unit=unit)
         for name, minimum in (
             ("num_speculative_tokens", 0),
             ("num_requests", 1),
@@ -118,7 +138,9 @@ class Scenario:
     def label(self) -> str:
         """A short name for tables and plots."""
         load = f"{self.load:g} rps" if self.concurrency is None else f"{self.load:g} in flight"
-        parts = [self.pair, f"k = {self.num_speculative_tokens}", load]
+        loaded = self.drafter_loaded and not self.num_speculative_tokens
+        k = f"k = {self.num_speculative_tokens}{' (drafter loaded)' if loaded else ''}"
+        parts = [self.pair, k, load]
         if self.acceptance is not None and self.num_speculative_tokens:
             given = self.acceptance
             rates = given if isinstance(given, tuple) else (given,)

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
+from bayes_sd.configuration import resolve
 from bayes_sd.physics.step_time import step_time
-from bayes_sd.predict import effective_batch, resolve
+from bayes_sd.predict import effective_batch
 from bayes_sd.scenario import Scenario
 
 SHARES = ("prefill", "drafting", "verification", "load")
@@ -36,7 +37,7 @@ def latency_shares(
     columns = []
     for i, scenario in enumerate(listed):
         found = resolve(tree, scenario)
-        k, costs = scenario.num_speculative_tokens, found.cell.costs
+        k, costs = scenario.num_speculative_tokens, found.costs
         context = found.input_len + found.output_len / 2
         here = batch.values[:, i]
         held = np.where(np.isfinite(here), here, np.nan)

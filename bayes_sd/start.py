@@ -11,8 +11,11 @@ import xarray as xr
 from scipy.optimize import nnls
 
 from bayes_sd.graph import first_pairs
-from bayes_sd.model import load_of_runs, reference_lengths, steps_of_runs
+from bayes_sd.labels import experts_fraction
+from bayes_sd.model import reference_lengths, steps_of_runs
 from bayes_sd.physics.acceptance import expected_steps_renewal
+from bayes_sd.physics.experts import expert_coverage
+from bayes_sd.physics.jumps import JUMP_TOKENS, jump_time
 from bayes_sd.physics.step_time import knee_time
 from bayes_sd.priors import (
     DRAFTER_COSTS,
@@ -22,9 +25,11 @@ from bayes_sd.priors import (
     Prior,
     deployment_center,
 )
+from bayes_sd.run_load import load_of_runs
 
 KNEE_STEPS = np.linspace(-2.0, 2.5, 19)  # places tried, in prior standard deviations
 OFF_CENTER = 0.1
+NUM_COSTS = 7 + len(JUMP_TOKENS)
 PULL = 0.02  # weight of the prior's medians: one of them counts as one run with a 2 % error
 
 
@@ -52,15 +57,16 @@ def starting_point(data: xr.Dataset, priors: dict[str, Prior]) -> dict[str, np.n
     columns = [
         np.ones(len(steps)),
         load.others,
-        steps,
+        steps * _expert_loading(data, tokens, priors),
         steps * drafts,
         steps * requests,
         steps * requests * drafts,
         steps * (1 - np.exp(-load.others / np.maximum(steps, 1e-9))),
+        *_jump_columns(steps, tokens, load.requests_variance * (drafts + 1.0) ** 2),
     ]
     features = np.stack(columns, axis=-1)
     latency = data["mean_e2e_s"].values
-    costs = np.empty((data.sizes["base"], 7))
+    costs = np.empty((data.sizes["base"], NUM_COSTS))
     knee = np.empty((data.sizes["base"], 2))
     for base in range(data.sizes["base"]):
         at = data["base_of_run"].values == base
@@ -68,13 +74,14 @@ def starting_point(data: xr.Dataset, priors: dict[str, Prior]) -> dict[str, np.n
         costs[base], knee[base] = _best_knee(
             features[at], steps[at], tokens[at], latency[at], medians, center, priors
         )
-    prefill, stall, fixed, draft, per_request, per_draft, mixed = costs.T
+    prefill, stall, fixed, draft, per_request, per_draft, mixed, *jumps = costs.T
     prompt, mean_steps = lengths["input_len_tokens"].values, lengths["num_steps"].values
     ratio = priors["knee_ratio"]
     slope = np.log(np.maximum(knee[:, 1], 1e-12) * prompt / stall)
     start = {
         "log_verifier_cost": np.log(np.stack([fixed, mixed], axis=-1)),
         "log_prefill": np.log(np.stack([np.maximum(prefill - stall, prefill / 4), stall], -1)),
+        "log_jump_share": np.log(np.stack(jumps, axis=-1) / fixed[:, None]),
         "log_knee_tokens": np.log(knee[:, 0]),
         "log_knee_ratio": np.clip(
             slope, ratio.log_center - 2 * ratio.spread, ratio.log_center + 2 * ratio.spread
@@ -95,6 +102,20 @@ def starting_point(data: xr.Dataset, priors: dict[str, Prior]) -> dict[str, np.n
         if len(later):
             start["log_draft_ratio"] = np.zeros(len(later))
     return start | _population_start(data, start, priors)
+
+
+def _jump_columns(steps: np.ndarray, tokens: np.ndarray, variance: np.ndarray) -> list[np.ndarray]:
+    """Return what the height of each jump is multiplied with."""
+    heights = np.eye(len(JUMP_TOKENS))
+    return [steps * jump_time(tokens, tuple(height), variance) for height in heights]
+
+
+def _expert_loading(data: xr.Dataset, tokens: np.ndarray, priors: dict[str, Prior]) -> np.ndarray:
+    """Return the share of a full verifier pass that each run's steps load, at prior medians."""
+    fraction = experts_fraction(data)[data["base_of_run"].values]
+    share = 1 / (1 + np.exp(-priors["expert_share"].center))
+    coverage = expert_coverage(tokens, fraction, priors["expert_load_cv"].center)
+    return np.asarray(np.where(fraction < 1, 1 - share * (1 - coverage), 1.0))
 
 
 def _population_start(
@@ -119,7 +140,8 @@ def _population_start(
         values[f"{kind}_group_sd"] = aside * np.array(
             [priors[f"{n}.group_sd"].center for n in names]
         )
-    values["discrepancy_sd"] = np.full(data.sizes["base"], aside * priors["discrepancy_sd"].center)
+    for name in ("discrepancy_sd", "load_discrepancy_sd"):
+        values[name] = np.full(data.sizes["base"], aside * priors[name].center)
     values["knee_width"] = np.full(data.sizes["base"], aside * priors["knee_width"].center)
     values["tail_dof"] = np.array(aside * priors["tail_dof"].center)
     return values
@@ -142,7 +164,7 @@ def _steps(data: xr.Dataset) -> np.ndarray:
 def _medians(
     data: xr.Dataset, base: int, lengths: xr.Dataset, priors: dict[str, Prior]
 ) -> tuple[np.ndarray, float]:
-    """Return the prior medians of the seven linear costs of a base, and log place of the knee."""
+    """Return the prior medians of the linear costs of a base, and log place of the knee."""
     deployment = str(data["deployment"].values[data["deployment_of_base"].values[base]])
     verifier = float(np.nan_to_num(data["verifier_params_b"].values[base], nan=8.0))
     pairs = np.flatnonzero(data["base_of_pair"].values == base)
@@ -171,6 +193,7 @@ def _medians(
             cost["verify_per_request_s"],
             cost["draft_per_request_s"],
             cost["mixed_step_s"],
+            *[cost["verify_fixed_s"] * priors["jump_share"].center] * len(JUMP_TOKENS),
         ]
     ), log["knee_tokens"]
 
@@ -184,21 +207,21 @@ def _best_knee(
     log_knee: float,
     priors: dict[str, Prior],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the seven costs in seconds, and place and slope of the knee, of least error."""
+    """Return the linear costs in seconds, and place and slope of the knee, of least error."""
     best = (np.inf, medians, np.array([np.exp(log_knee), 0.0]))
     slope = medians[1] * priors["knee_ratio"].center / 512.0
     scale = np.append(medians, slope)
     for place in np.exp(log_knee + KNEE_STEPS * priors["knee_tokens"].spread):
         bend = steps * knee_time(tokens, 1.0, place, priors["knee_width"].center * place)
         relative = np.column_stack([features, bend]) * scale / latency[:, None]
-        design = np.vstack([relative, PULL * np.eye(8)])
-        target = np.append(np.ones(len(latency)), np.full(8, PULL))
+        design = np.vstack([relative, PULL * np.eye(NUM_COSTS + 1)])
+        target = np.append(np.ones(len(latency)), np.full(NUM_COSTS + 1, PULL))
         found, error = nnls(design, target)
         if error < best[0]:
             # A cost of 0 has no logarithm: start a tenth of the median above it.
             best = (
                 error,
-                np.maximum(found[:7], 0.1) * medians,
-                np.array([place, found[7] * slope]),
+                np.maximum(found[:NUM_COSTS], 0.1) * medians,
+                np.array([place, found[NUM_COSTS] * slope]),
             )
     return best[1], best[2]

@@ -88,6 +88,10 @@ def support(
     measured ones is interpolated; between 0 and the smallest measured k > 0, too, if k = 0 was
     measured.
     """
+    if base < 0 or (
+        pair is None and scenario.num_speculative_tokens
+    ):  # drawn from the population: how far it is, its own spread tells
+        return Support("extrapolated", ("pair",), 0.0)
     runs = tree["constant_data"].to_dataset()
     drafts = scenario.num_speculative_tokens
     of_base = runs["base_of_run"].values == base

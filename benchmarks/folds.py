@@ -17,21 +17,30 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from bayes_sd.data import to_dataset
-from bayes_sd.datasets import load_scaling_study, load_vllm_cpu
+from bayes_sd.datasets import load_atom_moe, load_h200_70b, load_scaling_study, load_vllm_cpu
 
 NUM_FOLDS = 4
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("bayes_sd", "numpy", "scipy", "xarray", "pymc", "nutpie")
-DATA = {"scaling-study": load_scaling_study, "vllm-cpu": lambda: load_vllm_cpu("dense")}
+DATA = {
+    "scaling-study": load_scaling_study,
+    "vllm-cpu": lambda: load_vllm_cpu("dense"),
+    "vllm-cpu-moe": lambda: load_vllm_cpu("moe"),
+    "atom": load_atom_moe,
+    "h200": load_h200_70b,
+}
 DEFAULT_CAP = 256.0
 
 
 def load_data(name: str, verifiers: tuple[str, ...] = ()) -> xr.Dataset:
     """Return a data set without its throughput tests; all verifiers by default."""
     frame = DATA[name]()
-    frame = frame[~frame["is_throughput_test"]]
-    if name == "vllm-cpu":  # one configuration changes its draft length within a run
+    if "is_throughput_test" in frame:
+        frame = frame[~frame["is_throughput_test"]]
+    if "num_speculative_tokens_schedule" in frame:  # a draft length that changes within a run
         frame = frame[frame["num_speculative_tokens_schedule"].isna()]
+    if name == "atom":  # each night is another commit: taken as boots of one deployment
+        frame["engine_version"] = ""
     if verifiers:
         frame = frame[frame["verifier"].isin(verifiers)]
     return to_dataset(frame.reset_index(drop=True))

@@ -20,9 +20,10 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from bayes_sd.baselines import fit_law, law_bootstrap, law_demands, predict_law
+from bayes_sd.configuration import resolve
 from bayes_sd.fitting import CompiledModel, compile_model, complete_tree, sample
 from bayes_sd.model import build_model
-from bayes_sd.predict import predict_latency, resolve
+from bayes_sd.predict import predict_latency
 from bayes_sd.priors import default_priors
 from bayes_sd.scenario import Scenario
 from bayes_sd.start import starting_point

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from bayes_sd.model import steps_of_runs
+from bayes_sd.physics.arrivals import met_by_arrivals
 from bayes_sd.physics.effective_batch import solve_effective_batch
-from bayes_sd.physics.latency import met_by_arrivals
 from bayes_sd.physics.step_time import knee_time
 from benchmarks.folds import (
     NUM_FOLDS,

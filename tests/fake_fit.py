@@ -39,6 +39,7 @@ def fake_fit(
     frame: pd.DataFrame | None = None,
     boot_sd: float = 0.01,
     discrepancy_sd: float = 0.005,
+    load_discrepancy_sd: float = 0.0,
     request_cv: float = 0.15,
     extrapolation_sd: float = 0.05,
     passed: bool = True,
@@ -57,7 +58,7 @@ def fake_fit(
         The law.
     frame : pandas.DataFrame, optional
         The runs; by default `simulated_frame` of the law without noise.
-    boot_sd, discrepancy_sd, request_cv, extrapolation_sd : float
+    boot_sd, discrepancy_sd, load_discrepancy_sd, request_cv, extrapolation_sd : float
         Error scales, the same in every draw.
     passed : bool
         The convergence verdict to stamp.
@@ -77,6 +78,7 @@ def fake_fit(
             **_cost_draws(data, coefficients, spread, shape, rng),
             "boot_sd": _same(boot_sd, "deployment", data, shape),
             "discrepancy_sd": _same(discrepancy_sd, "base", data, shape),
+            "load_discrepancy_sd": _same(load_discrepancy_sd, "base", data, shape),
             "request_cv": _same(request_cv, "base", data, shape),
             "tail_dof": (("chain", "draw"), np.full(shape, 8.0)),
             "extrapolation_sd": (("chain", "draw"), np.full(shape, extrapolation_sd)),

@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 
 from bayes_sd.physics.acceptance import expected_steps
+from bayes_sd.physics.arrivals import met_by_arrivals
+from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.physics.effective_batch import capacity_rps, solve_effective_batch
-from bayes_sd.physics.latency import met_by_arrivals, request_latency
-from bayes_sd.physics.step_time import CostCoefficients
+from bayes_sd.physics.latency import request_latency
 
 MAX_NUM_SEQS = 256
 FORCED = 0.8

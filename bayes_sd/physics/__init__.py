@@ -13,13 +13,14 @@ from bayes_sd.physics.acceptance import (
     tokens_per_step_distribution,
     unconditional_acceptance,
 )
+from bayes_sd.physics.arrivals import met_by_arrivals, met_slopes, met_variance
+from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.physics.effective_batch import capacity_rps, solve_effective_batch
 from bayes_sd.physics.experts import expert_coverage, expert_coverage_slope
+from bayes_sd.physics.jumps import jump_slope, jump_time
 from bayes_sd.physics.latency import (
     latency_elasticity,
     latency_slope,
-    met_by_arrivals,
-    met_slopes,
     request_latency,
 )
 from bayes_sd.physics.linear_law import (
@@ -30,7 +31,6 @@ from bayes_sd.physics.linear_law import (
     speedup,
 )
 from bayes_sd.physics.step_time import (
-    CostCoefficients,
     knee_slope,
     knee_time,
     per_request_time,
@@ -48,6 +48,8 @@ __all__ = [
     "expected_steps_renewal",
     "expert_coverage",
     "expert_coverage_slope",
+    "jump_slope",
+    "jump_time",
     "knee_slope",
     "knee_time",
     "latency_elasticity",
@@ -58,6 +60,7 @@ __all__ = [
     "mean_acceptance_length",
     "met_by_arrivals",
     "met_slopes",
+    "met_variance",
     "per_request_time",
     "positional_acceptance",
     "request_latency",

@@ -89,6 +89,36 @@ def expert_coverage_slope(tokens: Any, experts_fraction: Any, expert_load_cv: An
     return untouched * (1 - untouched**power) / power * base ** (-1 / power - 1)
 
 
+def routed_load_cv(experts_fraction: Any, expert_load_cv: Any) -> Any:
+    r"""Return the coefficient of variation of the tokens that experts get, from the router's.
+
+    An expert of rate R gets a token with chance :math:`1 - e^{-R}`, of mean m/M and variance
+    :math:`E[e^{-2R}] - (1 - m/M)^2`, with :math:`E[e^{-2R}] = (1 + 2 v^2 s)^{-1/v^2}` from the
+    gamma's Laplace transform. It is below v, and at most :math:`\sqrt{M/m - 1}`.
+
+    Parameters
+    ----------
+    experts_fraction : number or array
+        Experts per token over all experts, m/M, below 1.
+    expert_load_cv : number or array
+        Coefficient of variation v of the router's expert weights.
+
+    Returns
+    -------
+    number or array
+        Dimensionless; what counts of tokens per expert show.
+
+    Examples
+    --------
+    >>> round(routed_load_cv(4 / 32, 1.0), 3)
+    0.882
+    """
+    untouched, power, base = _parts(2.0, experts_fraction, expert_load_cv)
+    twice = untouched * base ** (-1 / power)
+    spread = twice - untouched * untouched
+    return (spread * (spread > 0)) ** 0.5 / experts_fraction
+
+
 def _parts(tokens: Any, experts_fraction: Any, expert_load_cv: Any) -> tuple[Any, Any, Any]:
     """Return r, u and the base r^u + T (1 - r^u)."""
     squared = expert_load_cv * expert_load_cv

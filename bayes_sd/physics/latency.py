@@ -12,109 +12,18 @@ scaling data this term takes the error on the unseen highest loads of the smalle
 17 to 5 % (`benchmarks/step_forms.py`); for large verifiers it is lost in the step.
 
 What a request meets, given the mean number in the system B = rate * L (Little's law), depends on
-how the others arrive: see `met_by_arrivals`.
+how the others arrive: see `bayes_sd.physics.arrivals`.
 """
 
-import math
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from bayes_sd.physics.step_time import CostCoefficients, step_time, step_time_slope
+from bayes_sd.physics.arrivals import met_by_arrivals, met_slopes, met_variance
+from bayes_sd.physics.coefficients import CostCoefficients
+from bayes_sd.physics.jumps import exponential
+from bayes_sd.physics.step_time import step_time, step_time_slope
 
 # Keeps the share of mixed steps defined for answers of one token, which take no step at all.
 _STEPS_FLOOR = 1e-9
-
-
-def _poisson(batch: Any) -> tuple[Any, Any, Any]:
-    return 1 + batch, batch, 1.0
-
-
-def _constant(batch: Any) -> tuple[Any, Any, Any]:
-    return (batch + 1 + abs(batch - 1)) / 2, batch, batch > 1
-
-
-def _closed(batch: Any) -> tuple[Any, Any, Any]:
-    return batch, batch - 1, 1.0
-
-
-# Arrivals -> requests per step, others met, and the derivative of the first in B. The derivative
-# of the second is 1 in every row.
-_MET: dict[str, Callable[[Any], tuple[Any, Any, Any]]] = {
-    "poisson": _poisson,
-    "constant": _constant,
-    "closed": _closed,
-    "bursty": _poisson,
-}
-
-
-def met_by_arrivals(effective_batch: Any, arrivals: str) -> tuple[Any, Any]:
-    """Return the requests in a step, and the others whose prefill a request sits through.
-
-    ========== =================== ======== =====================================================
-    arrivals   requests_per_step   others   why
-    ========== =================== ======== =====================================================
-    poisson    1 + B               B        an arrival sees the time average: B besides itself
-    constant   max(B, 1)           B        evenly spaced: the step holds B, and never less than 1
-    closed     B                   B - 1    B = N clients, of whom one is this request
-    bursty     1 + B               B        taken as Poisson here, so too low: a burst meets itself
-    ========== =================== ======== =====================================================
-
-    Parameters
-    ----------
-    effective_batch : number or array
-        Mean number of requests in the system, B; above 0, and at least 1 for a closed loop.
-    arrivals : str
-        One of the table.
-
-    Returns
-    -------
-    requests_per_step, others : number or array
-        In requests.
-
-    Raises
-    ------
-    ValueError
-        If the arrivals are not in the table.
-
-    Examples
-    --------
-    >>> met_by_arrivals(8.0, "poisson")
-    (9.0, 8.0)
-    >>> met_by_arrivals(0.25, "constant")
-    (1.0, 0.25)
-    """
-    requests_per_step, others, _ = _row(arrivals)(effective_batch)
-    return requests_per_step, others
-
-
-def met_slopes(effective_batch: Any, arrivals: str) -> tuple[Any, Any]:
-    """Return the derivatives of `met_by_arrivals` in the batch.
-
-    Parameters
-    ----------
-    effective_batch : number or array
-        B, requests.
-    arrivals : str
-        As in `met_by_arrivals`.
-
-    Returns
-    -------
-    requests_slope, others_slope : number or array
-        Dimensionless.
-
-    Raises
-    ------
-    ValueError
-        If the arrivals are not known.
-
-    Examples
-    --------
-    >>> met_slopes(0.5, "constant"), met_slopes(0.5, "poisson")
-    ((False, 1.0), (1.0, 1.0))
-    """
-    return _row(arrivals)(effective_batch)[2], 1.0
 
 
 def request_latency(
@@ -126,6 +35,7 @@ def request_latency(
     input_len_tokens: Any,
     output_len_tokens: Any,
     num_steps: Any,
+    requests_variance: Any = 0.0,
 ) -> Any:
     """Return the mean latency of a request, in seconds; the formula is the module's.
 
@@ -146,6 +56,8 @@ def request_latency(
     num_steps : number or array
         Expected steps N to emit the g - 1 tokens after the first; see
         `bayes_sd.physics.acceptance.expected_steps`.
+    requests_variance : number or array, default 0
+        Variance of n over the steps; see `met_variance`.
 
     Examples
     --------
@@ -178,7 +90,7 @@ def request_latency(
     context = input_len_tokens + output_len_tokens / 2
     prefill = costs.prefill_fixed_s + costs.prefill_per_token_s * input_len_tokens
     stalls = others * costs.prefill_stall_per_token_s * input_len_tokens
-    step = step_time(costs, requests_per_step, num_speculative_tokens, context)
+    step = step_time(costs, requests_per_step, num_speculative_tokens, context, requests_variance)
     mixed = (1 - _unmixed_share(others, num_steps)) * costs.mixed_step_s
     return prefill + stalls + num_steps * (step + mixed)
 
@@ -194,6 +106,7 @@ def latency_slope(
     input_len_tokens: Any,
     output_len_tokens: Any,
     num_steps: Any,
+    requests_variance: Any = 0.0,
 ) -> Any:
     r"""Return what one more request in the system adds to the latency, in seconds: dL / dB.
 
@@ -205,14 +118,16 @@ def latency_slope(
     requests_slope, others_slope : number or array
         dn/dB and dO/dB, see `met_slopes`.
     costs, requests_per_step, others, num_speculative_tokens : see `request_latency`
-    input_len_tokens, output_len_tokens, num_steps : see `request_latency`
+    input_len_tokens, output_len_tokens, num_steps, requests_variance : see `request_latency`
 
     Examples
     --------
     For the linear law it is C2: see the tests.
     """
     context = input_len_tokens + output_len_tokens / 2
-    step = step_time_slope(costs, requests_per_step, num_speculative_tokens, context)
+    step = step_time_slope(
+        costs, requests_per_step, num_speculative_tokens, context, requests_variance
+    )
     mixed = _unmixed_share(others, num_steps) * costs.mixed_step_s
     stall = costs.prefill_stall_per_token_s * input_len_tokens
     return others_slope * (stall + mixed) + num_steps * step * requests_slope
@@ -276,6 +191,7 @@ def latency_elasticity(
         "input_len_tokens": input_len_tokens,
         "output_len_tokens": output_len_tokens,
         "num_steps": num_steps,
+        "requests_variance": met_variance(effective_batch, arrivals),
     }
     slope = latency_slope(costs, requests_slope=requests_slope, others_slope=others_slope, **terms)
     return effective_batch * slope / request_latency(costs, **terms)
@@ -283,15 +199,4 @@ def latency_elasticity(
 
 def _unmixed_share(others: Any, num_steps: Any) -> Any:
     """Return the share of steps that hold no neighbour's prefill."""
-    exponent = -others / (num_steps + _STEPS_FLOOR)
-    try:
-        return np.exp(exponent)
-    except TypeError:  # graph variables with named dims take powers only, which cost more
-        return math.e**exponent
-
-
-def _row(arrivals: str) -> Callable[[Any], tuple[Any, Any, Any]]:
-    if arrivals not in _MET:
-        known = ", ".join(repr(name) for name in _MET)
-        raise ValueError(f"arrivals must be one of {known}. Got {arrivals!r} instead.")
-    return _MET[arrivals]
+    return exponential(-others / (num_steps + _STEPS_FLOOR))

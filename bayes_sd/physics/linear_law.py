@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from bayes_sd.physics.step_time import CostCoefficients, per_request_time
+from bayes_sd.physics.coefficients import CostCoefficients
+from bayes_sd.physics.step_time import per_request_time
 
 
 def load_independent_demand_s(

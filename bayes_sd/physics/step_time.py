@@ -4,9 +4,11 @@ A step serves n requests of mean context x tokens, each with k drafted tokens, s
 verifier sees T = n (k + 1) tokens:
 
 .. math:: step(n, k) = c_{1v} [1 - w + w \phi(T)] + k c_{1d}
-          + n [c_{2v} (1 + \kappa k) + c_{2x} x + k c_{2d}] + knee(T)
+          + n [h \, c_{2v} (1 + \kappa k) + c_{2x} x + k c_{2d}] + h \, knee(T) + jumps(T)
 
-The law of [1]_ is the case w = kappa = knee = 0 with the context term inside c2v.
+with h = 1 + w eta v what the busiest expert makes of work per token (1 for a dense model), and
+`bayes_sd.physics.jumps` for the last term. With k = 0 and a drafter loaded a step costs c_i more.
+The law of [1]_ is the case w = kappa = knee = jumps = 0 with the context term inside c2v.
 
 References
 ----------
@@ -14,96 +16,14 @@ References
    arXiv:2605.15051.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.physics.experts import expert_coverage, expert_coverage_slope
+from bayes_sd.physics.jumps import jump_slope, jump_time
 
 # Added to a squared width (tokens squared): a width of 0 then still has a slope at the bend.
 _SQUARED_WIDTH_FLOOR = 1e-12
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CostCoefficients:
-    """Cost coefficients of one cell, or of many as arrays that broadcast.
-
-    Each field is a number, an array, a labelled array or a graph variable. Index 1 is paid once
-    per step or request whatever the load, index 2 once per request in the step.
-
-    Attributes
-    ----------
-    prefill_fixed_s
-        Fixed cost of a request: its prefill's fixed part, start-up, network (c1p), s.
-    prefill_per_token_s
-        Prefill of one of the request's own prompt tokens (c1q), s per token.
-    prefill_stall_per_token_s
-        What one prompt token of a neighbour's prefill adds to this request's latency (c2p), s per
-        token; about the same as `prefill_per_token_s`.
-    verify_fixed_s
-        Verifier pass at no load: reading the weights (c1v), s per step.
-    verify_per_request_s
-        Verification of one request with no draft (c2v), s per step.
-    verify_growth_per_draft
-        Relative growth of that cost with each drafted token (kappa), 1.
-    context_per_token_s
-        Reading one token of a request's KV cache (c2x), s per step and token.
-    draft_fixed_s
-        One draft step at no load (c1d), s per draft step.
-    draft_per_request_s
-        One draft step's cost per request (c2d), s per draft step.
-    knee_s_per_token
-        Added slope above the bend from memory-bound to compute-bound, s per token of a step.
-    knee_tokens
-        Place of the bend, tokens in a step.
-    knee_width_tokens
-        Width over which it bends, tokens.
-    mixed_step_s
-        What a step costs more if it holds a prefill, however many (c_m), s per such step.
-    expert_share
-        Part of `verify_fixed_s` that is expert weights (w), 0 to 1; 0 for a dense model.
-    expert_load_cv
-        Coefficient of variation of the router's expert weights (v), 1.
-    experts_fraction
-        Experts per token over all experts (m/M), above 0 and up to 1; 1 for a dense model.
-
-    Examples
-    --------
-    >>> costs = CostCoefficients(
-    ...     prefill_fixed_s=0.01,
-    ...     prefill_per_token_s=1e-4,
-    ...     prefill_stall_per_token_s=1e-4,
-    ...     verify_fixed_s=0.02,
-    ...     verify_per_request_s=1e-4,
-    ...     verify_growth_per_draft=0.1,
-    ...     context_per_token_s=1e-7,
-    ...     draft_fixed_s=1e-3,
-    ...     draft_per_request_s=1e-5,
-    ...     knee_s_per_token=5e-5,
-    ...     knee_tokens=80.0,
-    ...     knee_width_tokens=20.0,
-    ... )
-    >>> round(
-    ...     step_time(costs, requests_per_step=8, num_speculative_tokens=3, context_tokens=512), 5
-    ... )
-    0.02473
-    """
-
-    prefill_fixed_s: Any
-    prefill_per_token_s: Any
-    prefill_stall_per_token_s: Any
-    verify_fixed_s: Any
-    verify_per_request_s: Any
-    verify_growth_per_draft: Any
-    context_per_token_s: Any
-    draft_fixed_s: Any
-    draft_per_request_s: Any
-    knee_s_per_token: Any
-    knee_tokens: Any
-    knee_width_tokens: Any
-    mixed_step_s: Any = 0.0
-    expert_share: Any = 0.0
-    expert_load_cv: Any = 0.0
-    experts_fraction: Any = 1.0
 
 
 def knee_time(tokens: Any, knee_s_per_token: Any, knee_tokens: Any, knee_width_tokens: Any) -> Any:
@@ -157,6 +77,7 @@ def step_time(
     requests_per_step: Any,
     num_speculative_tokens: Any,
     context_tokens: Any,
+    requests_variance: Any = 0.0,
 ) -> Any:
     """Return the time of one step, in seconds; the formula is the module's.
 
@@ -170,18 +91,31 @@ def step_time(
         Draft length k; 0 is a plain decoding step.
     context_tokens : number or array
         Mean context x of a request in the step, prompt and output so far, tokens.
+    requests_variance : number or array, default 0
+        Variance of n over the steps; it smooths the jumps.
 
     Examples
     --------
     See `CostCoefficients`.
     """
-    tokens = requests_per_step * (num_speculative_tokens + 1)
-    coverage = expert_coverage(tokens, costs.experts_fraction, costs.expert_load_cv)
-    fixed = costs.verify_fixed_s * (1 - costs.expert_share + costs.expert_share * coverage)
+    per_token = num_speculative_tokens + 1
+    tokens = requests_per_step * per_token
     bend = knee_time(tokens, costs.knee_s_per_token, costs.knee_tokens, costs.knee_width_tokens)
+    jumps = _jumps_s(costs)
+    if jumps:
+        stairs = jump_time(tokens, jumps, requests_variance * per_token * per_token)
+    else:
+        stairs = 0.0
+    fixed = costs.verify_fixed_s
+    if not _is_zero(costs.expert_share):
+        coverage = expert_coverage(tokens, costs.experts_fraction, costs.expert_load_cv)
+        fixed = fixed * (1 - costs.expert_share * (1 - coverage))
+        bend = bend * _hot_expert(costs)
+    if not _is_zero(costs.idle_drafter_s):
+        fixed = fixed + costs.idle_drafter_s * (num_speculative_tokens == 0)
     per_request = per_request_time(costs, num_speculative_tokens, context_tokens)
     drafting = num_speculative_tokens * costs.draft_fixed_s
-    return fixed + drafting + requests_per_step * per_request + bend
+    return fixed + drafting + requests_per_step * per_request + bend + stairs
 
 
 def step_time_slope(
@@ -189,18 +123,24 @@ def step_time_slope(
     requests_per_step: Any,
     num_speculative_tokens: Any,
     context_tokens: Any,
+    requests_variance: Any = 0.0,
 ) -> Any:
     """Return what one more request adds to the step, in seconds: the derivative in n.
 
-    Parameters as in `step_time`. Both the bend and the growing expert coverage are in it.
+    Parameters as in `step_time`. The bend, the jumps and the growing expert coverage are in it.
     """
     per_token = num_speculative_tokens + 1
     tokens = requests_per_step * per_token
-    coverage = expert_coverage_slope(tokens, costs.experts_fraction, costs.expert_load_cv)
-    loading = costs.verify_fixed_s * costs.expert_share * coverage
     bend = knee_slope(tokens, costs.knee_s_per_token, costs.knee_tokens, costs.knee_width_tokens)
+    if not _is_zero(costs.expert_share):
+        coverage = expert_coverage_slope(tokens, costs.experts_fraction, costs.expert_load_cv)
+        bend = bend * _hot_expert(costs)
+        bend = bend + costs.verify_fixed_s * costs.expert_share * coverage
+    jumps = _jumps_s(costs)
+    if jumps:
+        bend = bend + jump_slope(tokens, jumps, requests_variance * per_token * per_token)
     per_request = per_request_time(costs, num_speculative_tokens, context_tokens)
-    return per_request + per_token * (loading + bend)
+    return per_request + per_token * bend
 
 
 def per_request_time(
@@ -208,9 +148,11 @@ def per_request_time(
 ) -> Any:
     r"""Return the part of a step that grows with each request, below the bend, in seconds.
 
-    :math:`c_{2v} (1 + \kappa k) + c_{2x} x + k c_{2d}`. Parameters as in `step_time`.
+    :math:`h \, c_{2v} (1 + \kappa k) + c_{2x} x + k c_{2d}`. Parameters as in `step_time`.
     """
     verifying = 1 + costs.verify_growth_per_draft * num_speculative_tokens
+    if not _is_zero(costs.expert_share):
+        verifying = verifying * _hot_expert(costs)
     return (
         costs.verify_per_request_s * verifying
         + costs.context_per_token_s * context_tokens
@@ -254,3 +196,18 @@ def ridge_tokens(
 
 def _distance(excess: Any, width: Any) -> Any:
     return (excess * excess + width * width + _SQUARED_WIDTH_FLOOR) ** 0.5
+
+
+def _is_zero(value: Any) -> bool:
+    """Tell a term that is switched off, so that a graph does not carry it."""
+    return isinstance(value, int | float) and value == 0
+
+
+def _jumps_s(costs: CostCoefficients) -> tuple[Any, ...]:
+    jumps = (costs.jump_64_s, costs.jump_128_s, costs.jump_256_s)
+    return () if all(_is_zero(height) for height in jumps) else jumps
+
+
+def _hot_expert(costs: CostCoefficients) -> Any:
+    """Return what the busiest expert makes of the work per token, h."""
+    return 1 + costs.expert_share * costs.hot_expert_growth * costs.expert_load_cv

@@ -13,8 +13,9 @@ from scipy import integrate
 from bayes_sd.data import to_dataset
 from bayes_sd.likelihoods import ELASTICITY_FLOOR
 from bayes_sd.model import build_model
-from bayes_sd.physics.latency import latency_elasticity, met_by_arrivals, request_latency
-from bayes_sd.physics.step_time import CostCoefficients
+from bayes_sd.physics.arrivals import met_by_arrivals
+from bayes_sd.physics.coefficients import CostCoefficients
+from bayes_sd.physics.latency import latency_elasticity, request_latency
 from bayes_sd.posterior import BASE_FIELDS, PAIR_FIELDS
 from tests.simulated_runs import simulated_frame
 

@@ -10,8 +10,9 @@ from bayes_sd.exceptions import ArgumentError
 from bayes_sd.likelihoods import ELASTICITY_FLOOR, latency_logp
 from bayes_sd.model import build_model
 from bayes_sd.physics.acceptance import expected_steps, expected_steps_renewal
-from bayes_sd.physics.latency import met_by_arrivals, request_latency
-from bayes_sd.physics.step_time import CostCoefficients
+from bayes_sd.physics.arrivals import met_by_arrivals
+from bayes_sd.physics.coefficients import CostCoefficients
+from bayes_sd.physics.latency import request_latency
 from bayes_sd.posterior import BASE_FIELDS, PAIR_FIELDS
 from bayes_sd.priors import Prior, default_priors
 from bayes_sd.shares_of_sums import LoadShares, SumAndShare

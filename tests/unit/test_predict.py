@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from bayes_sd.configuration import resolve
 from bayes_sd.exceptions import ArgumentError, DataError, UnknownPairError
 from bayes_sd.physics.effective_batch import capacity_rps
-from bayes_sd.predict import effective_batch, predict_latency, resolve
+from bayes_sd.predict import effective_batch, predict_latency
 from bayes_sd.scenario import Scenario
 from tests.fake_fit import KNOWN, fake_fit, true_latency
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from bayes_sd.physics.arrivals import met_by_arrivals
 from bayes_sd.physics.effective_batch import capacity_rps, solve_effective_batch
-from bayes_sd.physics.latency import met_by_arrivals, request_latency
+from bayes_sd.physics.latency import request_latency
 
 
 class Counted:

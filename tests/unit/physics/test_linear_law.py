@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from bayes_sd.physics.latency import met_by_arrivals, request_latency
+from bayes_sd.physics.arrivals import met_by_arrivals
+from bayes_sd.physics.latency import request_latency
 from bayes_sd.physics.linear_law import (
     closed_form_latency,
     linear_break_even_rate,

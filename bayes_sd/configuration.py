@@ -1,0 +1,203 @@
+"""A scenario looked up in a fit: the law of its cell, draw by draw, and how far it may miss."""
+
+import hashlib
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from bayes_sd.exceptions import ArgumentError, UnknownPairError
+from bayes_sd.new_pairs import new_cell
+from bayes_sd.physics.arrivals import met_by_arrivals, met_variance
+from bayes_sd.physics.coefficients import CostCoefficients
+from bayes_sd.physics.latency import latency_elasticity, request_latency
+from bayes_sd.posterior import TTFT_TAIL_DOF, Cell, cell, num_steps
+from bayes_sd.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A scenario resolved against a fit: the draws of its cell, its lengths and its steps."""
+
+    scenario: Scenario
+    cell: Cell
+    input_len: float
+    output_len: float
+    steps: np.ndarray
+
+    def latency(self, batch: np.ndarray) -> np.ndarray:
+        """Return the law's latency at a batch, s: arrays of shape (draw,) or broadcastable."""
+        requests_per_step, others = met_by_arrivals(batch, self.arrivals)
+        return request_latency(
+            self.costs,
+            requests_per_step=requests_per_step,
+            others=others,
+            requests_variance=met_variance(batch, self.arrivals),
+            **self._request(),
+        )
+
+    def elasticity(self, batch: np.ndarray) -> np.ndarray:
+        """Return d log L / d log B at a batch, dimensionless; the share that load has in L."""
+        return np.asarray(
+            latency_elasticity(
+                self.costs, effective_batch=batch, arrivals=self.arrivals, **self._request()
+            )
+        )
+
+    @property
+    def arrivals(self) -> str:
+        """How the others arrive."""
+        return "closed" if self.scenario.concurrency is not None else self.scenario.arrivals
+
+    @property
+    def costs(self) -> CostCoefficients:
+        """The cell's coefficients; an idle drafter costs nothing where none is loaded."""
+        if self.scenario.drafter_loaded:
+            return self.cell.costs
+        return replace(self.cell.costs, idle_drafter_s=0.0)
+
+    def ttft(self, batch: np.ndarray, random_seed: int) -> np.ndarray | None:
+        """Return the time to first token at a batch, s; None if no fitted run had one.
+
+        The formula is that of `bayes_sd.ttft_graph`; its misfit belongs to the configuration.
+        """
+        where, costs = self.cell, self.costs
+        if where.first_wait_steps is None or where.ttft_discrepancy_sd is None:
+            return None
+        _, others = met_by_arrivals(batch, self.arrivals)
+        own = costs.prefill_fixed_s + costs.prefill_per_token_s * self.input_len
+        stalls = others * costs.prefill_stall_per_token_s * self.input_len
+        step = (self.latency(batch) - own - stalls) / np.maximum(self.steps, 1.0)
+        rng = configuration_rng(self, random_seed + 2)
+        misfit = where.ttft_discrepancy_sd * rng.standard_t(TTFT_TAIL_DOF, own.shape)
+        return np.asarray((own + where.first_wait_steps * step) * np.exp(misfit))
+
+    def _request(self) -> dict[str, Any]:
+        return {
+            "num_speculative_tokens": self.scenario.num_speculative_tokens,
+            "input_len_tokens": self.input_len,
+            "output_len_tokens": self.output_len,
+            "num_steps": self.steps,
+        }
+
+
+def resolve(
+    tree: xr.DataTree, scenario: Scenario, *, allow_new: bool = False, random_seed: int = 0
+) -> Configuration:
+    """Look a scenario up in a fit.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        Result of `fit`.
+    scenario : Scenario
+        What is asked. Lengths left open are the mean of the base's measured runs.
+    allow_new : bool
+        Whether a pair that was not fitted is drawn from the population (`bayes_sd.new_pairs`).
+    random_seed : int
+        Seed of such draws.
+
+    Returns
+    -------
+    Configuration
+
+    Raises
+    ------
+    ArgumentError
+        If the scenario is not a `Scenario`.
+    UnknownPairError
+        If the pair was not fitted.
+    DataError
+        If acceptance is needed and neither given nor counted.
+    """
+    if not isinstance(scenario, Scenario):
+        raise ArgumentError(f"scenario must be a Scenario. Got {scenario!r} instead.")
+    drafts = scenario.num_speculative_tokens > 0
+    try:
+        found = cell(tree, scenario.pair, drafts=drafts)
+    except UnknownPairError:
+        if not allow_new:
+            raise
+        # One seed per pair: all its loads and draft lengths are those of one drawn model.
+        key = zlib.crc32(f"{scenario.pair}|{scenario.verifier}|{scenario.deployment}".encode())
+        found = new_cell(tree, scenario, np.random.default_rng([key, random_seed]))
+    constant = tree["constant_data"].dataset
+    at = constant["base_of_run"].values == found.base
+    if not at.any():  # a new verifier: lengths of all runs
+        at = np.ones_like(at)
+    input_len, output_len = (
+        float(constant[name].values[at].mean()) if given is None else float(given)
+        for name, given in (
+            ("input_len_tokens", scenario.input_len_tokens),
+            ("output_len_tokens", scenario.output_len_tokens),
+        )
+    )
+    steps = num_steps(tree, scenario, found, output_len)
+    return Configuration(scenario, found, input_len, output_len, steps)
+
+
+def resolve_all(
+    tree: xr.DataTree,
+    scenarios: Sequence[Scenario],
+    *,
+    allow_new: bool = False,
+    random_seed: int = 0,
+) -> Iterator[Configuration]:
+    """Look scenarios up, once for all that differ in load only."""
+    known: dict[tuple[object, ...], Configuration] = {}
+    for s in scenarios:
+        if not isinstance(s, Scenario):
+            raise ArgumentError(f"scenario must be a Scenario. Got {s!r} instead.")
+        lengths = (s.input_len_tokens, s.output_len_tokens)
+        key = (s.pair, s.num_speculative_tokens, s.drafter_loaded, s.acceptance, *lengths)
+        key += (s.verifier, s.deployment, s.verifier_params_b, s.drafter_params_b)
+        if key not in known:
+            known[key] = resolve(tree, s, allow_new=allow_new, random_seed=random_seed)
+        yield replace(known[key], scenario=s)
+
+
+def configuration_rng(configuration: Configuration, random_seed: int) -> np.random.Generator:
+    """Return a generator that depends on the configuration and not on its load."""
+    s = configuration.scenario
+    key = f"{configuration.cell.label}|{s.num_speculative_tokens}|{configuration.input_len:.6g}"
+    key += f"|{configuration.output_len:.6g}|{random_seed}"
+    return np.random.default_rng(
+        np.frombuffer(hashlib.sha256(key.encode()).digest()[:16], dtype=np.uint32)
+    )
+
+
+def misfit_of(
+    configuration: Configuration, doublings: float, random_seed: int, batch: np.ndarray
+) -> np.ndarray:
+    """Return draws of the factor by which a configuration's latency misses the law.
+
+    Two errors that belong to the configuration, of the whole latency and of the part that load
+    adds, as in `bayes_sd.likelihoods.latency_scale`; and one that grows outside the measured range.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        Result of `resolve`.
+    doublings : float
+        Distance outside the measured range, see `bayes_sd.support`: the misfit grows with it.
+    random_seed : int
+        Seed; the same configuration gets the same draws at every load.
+    batch : array, (draw,) or (load, draw)
+        Requests in the system; infinite past capacity, where the whole latency is load's.
+
+    Returns
+    -------
+    array of float, of the shape of ``batch``
+    """
+    where = configuration.cell
+    rng = configuration_rng(configuration, random_seed)
+    size = where.discrepancy_sd.shape
+    tail = np.sqrt(where.tail_dof / rng.chisquare(where.tail_dof))
+    whole, of_load, beyond = rng.standard_normal((3, *size))
+    finite = np.isfinite(batch)
+    share = np.where(finite, configuration.elasticity(np.where(finite, batch, 1.0)), 1.0)
+    inside = tail * (where.discrepancy_sd * whole + where.load_discrepancy_sd * share * of_load)
+    return np.asarray(np.exp(inside + where.extrapolation_sd * doublings * beyond))
