@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bayes_sd.acceptance_predict import predict_acceptance_length
     from bayes_sd.break_even import BreakEven, break_even_rate
     from bayes_sd.check import prior_predictive_latency
     from bayes_sd.convergence import Verdict, diagnose
@@ -25,16 +26,27 @@ if TYPE_CHECKING:
     from bayes_sd.fitting import fit
     from bayes_sd.frames import check_runs
     from bayes_sd.model import build_model
+    from bayes_sd.plots.calibration import plot_calibration
     from bayes_sd.plots.draft_length import plot_draft_length
     from bayes_sd.plots.latency import plot_latency
     from bayes_sd.policy import draft_length_policy
     from bayes_sd.posterior import fitted_pairs
-    from bayes_sd.predict import effective_batch, predict_latency
-    from bayes_sd.priors import Prior, default_priors
+    from bayes_sd.predict import effective_batch, predict_latency, predict_quantiles
+    from bayes_sd.prior import Prior
+    from bayes_sd.priors import default_priors
+    from bayes_sd.request_statistics import summarise_requests
+    from bayes_sd.sbc import run_sbc
     from bayes_sd.scenario import Scenario
     from bayes_sd.shares import latency_shares
+    from bayes_sd.simulate import simulate_runs, simulated_capacity_rps
+    from bayes_sd.simulate_arm import SimulatedArm
+    from bayes_sd.simulate_load import SimulatedLoad
+    from bayes_sd.simulate_serving import simulate_run
+    from bayes_sd.simulate_settings import SimulatedDrafter, SimulatedExperts, SimulatedServer
+    from bayes_sd.simulate_table import SimulatedRun
     from bayes_sd.storage import load, save
     from bayes_sd.summary import summarise
+    from bayes_sd.uniformity import calibration_verdict
 
     __version__: str
 
@@ -46,7 +58,7 @@ _MODULE_OF = {
     "load_h200_70b": "datasets",
     "check_runs": "frames",
     "to_dataset": "data",
-    "Prior": "priors",
+    "Prior": "prior",
     "default_priors": "priors",
     "build_model": "model",
     "fit": "fitting",
@@ -66,6 +78,21 @@ _MODULE_OF = {
     "draft_length_policy": "policy",
     "break_even_rate": "break_even",
     "BreakEven": "break_even",
+    "predict_quantiles": "predict",
+    "predict_acceptance_length": "acceptance_predict",
+    "simulate_runs": "simulate",
+    "simulated_capacity_rps": "simulate",
+    "simulate_run": "simulate_serving",
+    "SimulatedRun": "simulate_table",
+    "SimulatedServer": "simulate_settings",
+    "SimulatedDrafter": "simulate_settings",
+    "SimulatedExperts": "simulate_settings",
+    "SimulatedLoad": "simulate_load",
+    "SimulatedArm": "simulate_arm",
+    "summarise_requests": "request_statistics",
+    "run_sbc": "sbc",
+    "calibration_verdict": "uniformity",
+    "plot_calibration": "plots.calibration",
     "latency_curves": "curves",
     "plot_latency": "plots.latency",
     "plot_draft_length": "plots.draft_length",
@@ -76,10 +103,17 @@ __all__ = [
     "Decision",
     "Prior",
     "Scenario",
+    "SimulatedArm",
+    "SimulatedDrafter",
+    "SimulatedExperts",
+    "SimulatedLoad",
+    "SimulatedRun",
+    "SimulatedServer",
     "Verdict",
     "__version__",
     "break_even_rate",
     "build_model",
+    "calibration_verdict",
     "check_runs",
     "choose_draft_length",
     "default_priors",
@@ -95,12 +129,20 @@ __all__ = [
     "load_h200_70b",
     "load_scaling_study",
     "load_vllm_cpu",
+    "plot_calibration",
     "plot_draft_length",
     "plot_latency",
+    "predict_acceptance_length",
     "predict_latency",
+    "predict_quantiles",
     "prior_predictive_latency",
+    "run_sbc",
     "save",
+    "simulate_run",
+    "simulate_runs",
+    "simulated_capacity_rps",
     "summarise",
+    "summarise_requests",
     "to_dataset",
 ]
 

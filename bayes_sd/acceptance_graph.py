@@ -43,6 +43,23 @@ from bayes_sd.population import draw
 from bayes_sd.priors import Prior
 
 
+def _partially_centered(
+    name: str, center: Any, spread: Any, is_centered: np.ndarray, dim: str
+) -> Any:
+    """Add a normal variable, centred where the data say more of an element than the prior.
+
+    The variable `name` holds the value of centred elements, and for the others how many spreads
+    they lie from their centre; the same distribution in better coordinates.
+    """
+    value = pm.Normal(
+        name,
+        pt.switch(is_centered, center, 0.0),
+        pt.switch(is_centered, spread, 1.0),
+        dims=dim,
+    )
+    return value if is_centered.all() else pt.switch(is_centered, value, center + spread * value)
+
+
 def _centers(data: xr.Dataset, priors: dict[str, Prior]) -> Any:
     """Add population and margins; return what is expected of each group's first logit."""
     center = draw("acceptance_logit", priors["acceptance_logit"])
@@ -50,33 +67,25 @@ def _centers(data: xr.Dataset, priors: dict[str, Prior]) -> Any:
         dim = f"acceptance_{margin}"
         pm.modelcontext(None).add_coord(dim, labels)
         spread = draw(f"{dim}_sd", priors[f"{dim}_sd"])
-        standard = pm.Normal(f"standard_{dim}", 0, 1, dims=dim)
-        effect = pm.Deterministic(f"{dim}_effect", spread * standard, dims=dim)
+        groups = np.bincount(level, minlength=len(labels))
+        ratio = priors[f"{dim}_sd"].center / priors["acceptance_group_sd"].center
+        value = _partially_centered(f"{dim}_coordinate", 0.0, spread, groups * ratio**2 > 1, dim)
+        effect = pm.Deterministic(f"{dim}_effect", value, dims=dim)
         center = center + effect[level]
     return center
 
 
-def _of_group(name: str, center: Any, spread: Any, is_centered: np.ndarray) -> Any:
-    """Add a normal variable per group, centred where the data say more of it than the prior.
-
-    The variable `name` holds the value of centred groups, and for the others how many spreads
-    they lie from their centre; the same distribution in better coordinates.
-    """
-    value = pm.Normal(
-        name,
-        pt.switch(is_centered, center, 0.0),
-        pt.switch(is_centered, spread, 1.0),
-        dims="acceptance_group",
-    )
-    return value if is_centered.all() else pt.switch(is_centered, value, center + spread * value)
+def _low(prior: Prior) -> float:
+    """Return the lower end of what a group scale may be: one standard deviation down."""
+    return float(prior.center * np.exp(-prior.spread))
 
 
-def _logits(data: xr.Dataset, priors: dict[str, Prior]) -> tuple[Any, Any]:
+def _logits(data: xr.Dataset, request_sd: Any, priors: dict[str, Prior]) -> tuple[Any, Any]:
     """Add the hierarchy; return first logit and decay of each group, (group,).
 
-    A centred group is sampled at the position where its logit is known best, not at the first:
-    level and decay are then nearly independent. The prior is untouched, for the level moves by a
-    multiple of the decay (unit Jacobian).
+    A centred group is sampled by the logit that its runs know best, that of their steps at their
+    mean position: level, decay and spread of the requests are then nearly independent. The prior
+    is untouched, for the level moves by what does not depend on it (unit Jacobian).
     """
     known = information(
         data,
@@ -89,19 +98,23 @@ def _logits(data: xr.Dataset, priors: dict[str, Prior]) -> tuple[Any, Any]:
     center = _centers(data, priors)
     spread_prior = priors["acceptance_group_sd"]
     spread = draw("acceptance_group_sd", spread_prior)
-    is_centered = known.of_level * spread_prior.center**2 > 1
+    is_centered = known.of_level * _low(spread_prior) ** 2 > 1
     decay: Any = np.zeros(data.sizes["acceptance_group"])
     if data.sizes["position"] > 1:
         decay_prior = priors["acceptance_decay_sd"]
-        decay = _of_group(
+        decay = _partially_centered(
             "acceptance_decay_coordinate",
             draw("acceptance_decay", priors["acceptance_decay"]),
             draw("acceptance_decay_sd", decay_prior),
-            known.of_decay * decay_prior.center**2 > 1,
+            known.of_decay * _low(decay_prior) ** 2 > 1,
+            "acceptance_group",
         )
-    place = np.where(is_centered, known.place, 0.0)
-    level = _of_group("acceptance_coordinate", center - place * decay, spread, is_centered)
-    return level + place * decay, pt.as_tensor(decay)
+    offset = known.place * decay + known.lift * request_sd**2
+    offset = pt.switch(is_centered, offset, 0.0)
+    level = _partially_centered(
+        "acceptance_coordinate", center - offset, spread, is_centered, "acceptance_group"
+    )
+    return level + offset, pt.as_tensor(decay)
 
 
 def _settings(data: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
@@ -125,7 +138,9 @@ def _observe_counts(data: xr.Dataset, logits: Any, setting: np.ndarray, variance
     longest = int(data["num_speculative_tokens"].values[counted].max())
     accepted = data["accepted_at_position"].values[counted, :longest]
     trials = data["trials_at_position"].values[counted, :longest]
-    mean, spread = conditional_logits(logits[setting[counted]], accepted, trials, variance[counted])
+    mean, spread = conditional_logits(
+        logits[setting[counted], :longest], accepted, trials, variance[counted]
+    )
     cell = np.flatnonzero(trials)
     run, position = np.nonzero(trials)
     names = data["run"].values[counted]
@@ -189,14 +204,14 @@ def add_acceptance(data: xr.Dataset, priors: dict[str, Prior]) -> tuple[list[Any
     density of ``accepted`` is written position by position, each given the earlier ones of its
     run, so draws of it are one-step-ahead predictions and not whole new runs.
     """
-    intercept, decay = _logits(data, priors)
+    request_sd = draw("acceptance_request_sd", priors["acceptance_request_sd"])
+    intercept, decay = _logits(data, request_sd, priors)
     by_request = positional_acceptance(intercept, decay, data.sizes["position"])
     pm.Deterministic(
         "conditional_acceptance_rate",
         pt.stack(by_request, axis=-1),
         dims=("acceptance_group", "position"),
     )
-    request_sd = draw("acceptance_request_sd", priors["acceptance_request_sd"])
     variance = deviation_variance(
         request_sd,
         draw("acceptance_run_sd", priors["acceptance_run_sd"]),

@@ -100,6 +100,8 @@ class Information:
     ----------
     place : array of float
         Mean of position - 1, weighted by information: there the logit is known best.
+    lift : array of float
+        Weighted mean of the `step_shift` of the runs, for requests that differ by 1.
     of_level : array of float
         Fisher information on the logit at that place, 1/logit^2.
     of_decay : array of float
@@ -107,6 +109,7 @@ class Information:
     """
 
     place: np.ndarray
+    lift: np.ndarray
     of_level: np.ndarray
     of_decay: np.ndarray
 
@@ -136,14 +139,16 @@ def information(data: xr.Dataset, deviation_variance: np.ndarray) -> Information
     bits = np.column_stack([bits, mean_bits])
     place = np.column_stack([place, mean_place])
     group = data["group_of_run"].values
-    of_level, of_decay, center = np.zeros((3, data.sizes["acceptance_group"]))
+    shift = step_shift(list(rates.T), 1.0, data["num_speculative_tokens"].values)
+    of_level, of_decay, center, lift = np.zeros((4, data.sizes["acceptance_group"]))
     for g in range(len(of_level)):
         at = group == g
         of_level[g] = bits[at].sum()
         if of_level[g] > 0:
             center[g] = (bits[at] * place[at]).sum() / of_level[g]
+            lift[g] = bits[at].sum(axis=1) @ shift[at] / of_level[g]
         of_decay[g] = (bits[at] * (place[at] - center[g]) ** 2).sum()
-    return Information(center, of_level, of_decay)
+    return Information(center, lift, of_level, of_decay)
 
 
 def _of_mean(data: xr.Dataset, rates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,6 @@
 """Priors of acceptance: logits of drafters, workloads and sampling settings, and their spreads."""
 
-from bayes_sd.priors import Prior
+from bayes_sd.prior import Prior
 
 
 def acceptance_priors() -> dict[str, Prior]:

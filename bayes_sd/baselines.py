@@ -23,6 +23,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from bayes_sd.acceptance_levels import pooled_rates
 from bayes_sd.exceptions import ArgumentError, DataError
 from bayes_sd.physics.acceptance import mean_acceptance_length
 from bayes_sd.physics.linear_law import closed_form_latency
@@ -57,7 +58,7 @@ class LawFit:
 
 
 def tokens_per_step(data: xr.Dataset) -> Floats:
-    """Return E of each run: from the forced rate, else from the run's own counts; 1 at k = 0.
+    """Return E of each run: from the forced rate, its own counts, or its group's; 1 at k = 0.
 
     Parameters
     ----------
@@ -83,6 +84,12 @@ def tokens_per_step(data: xr.Dataset) -> Floats:
         accepted = data["accepted_at_position"].values.sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             counted = 1 + accepted / np.where(trials > 0, trials, np.nan)
+        counted = np.where(np.isnan(counted), 1 + data["accepted_per_step"].values, counted)
+        group = data["group_of_run"].values
+        if (group >= 0).any():  # no figure of its own: that of its acceptance group
+            rates = pooled_rates(data)[np.maximum(group, 0)][:, :longest]
+            pooled = np.asarray(mean_acceptance_length(list(rates.T), drafts))
+            counted = np.where(np.isnan(counted) & (group >= 0), pooled, counted)
         known = np.asarray(mean_acceptance_length([np.nan_to_num(forced)] * longest, drafts))
         length = np.where(np.isnan(forced), counted, known)
         length = np.where(drafts == 0, 1.0, length)

@@ -14,7 +14,8 @@ from bayes_sd.new_pairs import new_cell
 from bayes_sd.physics.arrivals import met_by_arrivals, met_variance
 from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.physics.latency import latency_elasticity, request_latency
-from bayes_sd.posterior import TTFT_TAIL_DOF, Cell, cell, num_steps
+from bayes_sd.posterior import Cell, cell, steps_and_rates
+from bayes_sd.run_load import TTFT_TAIL_DOF
 from bayes_sd.scenario import Scenario
 
 
@@ -27,6 +28,7 @@ class Configuration:
     input_len: float
     output_len: float
     steps: np.ndarray
+    rates: tuple[Any, ...] = ()
 
     def latency(self, batch: np.ndarray) -> np.ndarray:
         """Return the law's latency at a batch, s: arrays of shape (draw,) or broadcastable."""
@@ -135,8 +137,8 @@ def resolve(
             ("output_len_tokens", scenario.output_len_tokens),
         )
     )
-    steps = num_steps(tree, scenario, found, output_len)
-    return Configuration(scenario, found, input_len, output_len, steps)
+    steps, rates = steps_and_rates(tree, scenario, found, output_len)
+    return Configuration(scenario, found, input_len, output_len, steps, tuple(rates))
 
 
 def resolve_all(

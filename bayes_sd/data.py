@@ -8,8 +8,14 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from bayes_sd.acceptance_counts import counts_by_position, needs_acceptance
-from bayes_sd.exceptions import DataError, UnusedRunsWarning
+from bayes_sd.acceptance_counts import (
+    acceptance_totals,
+    counts_by_position,
+    figures_in_group,
+    has_estimated_steps,
+    needs_acceptance,
+)
+from bayes_sd.exceptions import AssumptionWarning, DataError, UnusedRunsWarning
 from bayes_sd.frames import check_runs
 from bayes_sd.labels import (
     acceptance_labels,
@@ -26,6 +32,7 @@ from bayes_sd.run_variables import (
     column_variables,
     describe,
     load_variables,
+    routing_variables,
     size_variables,
     with_derived_latency,
 )
@@ -35,6 +42,17 @@ from bayes_sd.validate import name_rows
 BASE_KEY = ("verifier", *DEPLOYMENT)
 PAIR_KEY = ("verifier", "method", "drafter", *DEPLOYMENT)
 GROUP_KEY = ("verifier", "method", "drafter", "workload", "sampling")
+
+_MEAN_ACCEPTED = {
+    "units": "tokens/step",
+    "long_name": "Mean of accepted drafts per step, where nothing is known by position",
+}
+NO_ACCEPTANCE = (
+    "with drafts, of a drafter, workload and sampling setting without any figure of acceptance; "
+    "give accepted_per_position, acceptance_per_position, mean_acceptance_length, "
+    "draft_acceptance_rate or forced_acceptance_rate"
+)
+_STEPS_OF_MEAN = {"units": "steps", "long_name": "Steps that this mean is over; 0 for none"}
 
 
 def data_hash(frame: pd.DataFrame) -> str:
@@ -63,9 +81,8 @@ def data_hash(frame: pd.DataFrame) -> str:
     return hashlib.sha256("\x1e".join(rows).encode()).hexdigest()
 
 
-def _leave_out(frame: pd.DataFrame, is_counted: np.ndarray) -> np.ndarray:
+def _leave_out(frame: pd.DataFrame, group: np.ndarray, has_figure: np.ndarray) -> np.ndarray:
     """Mark the runs to keep; warn of the others by reason, or raise if none is left."""
-    is_forced = frame["forced_acceptance_rate"].notna().to_numpy()
     reasons = {
         "throughput tests (is_throughput_test), which measure capacity, not latency": frame[
             "is_throughput_test"
@@ -76,11 +93,11 @@ def _leave_out(frame: pd.DataFrame, is_counted: np.ndarray) -> np.ndarray:
         "without mean_e2e_s, and without the mean_ttft_s and mean_tpot_s that it follows from": (
             frame["mean_e2e_s"].isna().to_numpy()
         ),
-        "with drafts but without acceptance counts; give num_drafts with accepted_per_position "
-        "or acceptance_per_position, or forced_acceptance_rate": needs_acceptance(frame)
-        & ~is_forced
-        & ~is_counted,
     }
+    keep = ~np.any(list(reasons.values()), axis=0)
+    # Last, for a figure in a run that is left out is no figure.
+    needed = needs_acceptance(frame) & frame["forced_acceptance_rate"].isna().to_numpy()
+    reasons[NO_ACCEPTANCE] = needed & ~figures_in_group(group, has_figure & keep)
     keep = np.ones(len(frame), dtype=bool)
     lines = []
     for reason, found in reasons.items():
@@ -101,6 +118,20 @@ def _leave_out(frame: pd.DataFrame, is_counted: np.ndarray) -> np.ndarray:
             stacklevel=3,
         )
     return keep
+
+
+def _warn_of_estimated_steps(runs: pd.DataFrame, has_figure: np.ndarray) -> None:
+    """Say which rates or mean lengths of acceptance count for how many steps by assumption."""
+    found = has_figure & has_estimated_steps(runs)
+    if found.any():
+        warnings.warn(
+            f"acceptance of {found.sum()} runs comes without its number of steps "
+            f"({name_rows(list(runs.index[found]))}). It is taken as num_requests x "
+            "(output_len_tokens - 1) / tokens per step, which says how much the figure weighs. "
+            "Give num_drafts if you have it.",
+            AssumptionWarning,
+            stacklevel=3,
+        )
 
 
 def to_dataset(frame: pd.DataFrame) -> xr.Dataset:
@@ -128,8 +159,10 @@ def to_dataset(frame: pd.DataFrame) -> xr.Dataset:
         - response: ``mean_e2e_s`` (where blank, ttft + (tokens - 1) tpot, see
           `with_derived_latency`), ``mean_ttft_s``, ``mean_tpot_s``, ``e2e_quantile_s`` (run,
           quantile) and the like where any are known.
-        - acceptance: ``accepted_at_position``, ``trials_at_position`` (run, position),
+        - acceptance: ``accepted_at_position``, ``trials_at_position`` (run, position);
+          ``accepted_per_step`` and ``steps_of_mean`` where only a total or a mean is known;
           ``forced_acceptance_rate``, and the totals as reported.
+        - experts: ``routed_load_cv``, the imbalance that counts per expert show, where known.
         - models: ``verifier_params_b``, ``verifier_active_params_b``, ``num_experts``,
           ``experts_per_token`` (base), ``drafter_params_b``, ``drafter``, ``method`` (pair).
 
@@ -161,12 +194,16 @@ def to_dataset(frame: pd.DataFrame) -> xr.Dataset:
     digest = data_hash(checked)
     checked = with_derived_latency(checked)
     accepted, trials, is_counted = counts_by_position(checked)
-    keep = _leave_out(checked, is_counted)
+    per_step, steps, is_total = acceptance_totals(checked, is_counted)
+    drafting = needs_acceptance(checked) & checked["forced_acceptance_rate"].isna().to_numpy()
+    _, of_group = number_groups(checked, GROUP_KEY, drafting)
+    keep = _leave_out(checked, of_group, is_counted | is_total)
     runs = checked.loc[keep]
+    _warn_of_estimated_steps(runs, (is_counted | is_total)[keep])
     deployments, _ = number_groups(runs, DEPLOYMENT)
     bases, base = number_groups(runs, BASE_KEY)
     pairs, pair = number_groups(runs, PAIR_KEY, (runs["method"] != "none").to_numpy())
-    groups, group = number_groups(runs, GROUP_KEY, is_counted[keep])
+    groups, group = number_groups(runs, GROUP_KEY, drafting[keep])
     sweeps, sweep = number_groups(runs, ("source_id", "sweep_id"))
 
     places = unique_labels([[deployment_label(key)] for key in deployments])
@@ -198,7 +235,13 @@ def to_dataset(frame: pd.DataFrame) -> xr.Dataset:
         "deployment_of_base": _numbers("base", "deployment", deployment_of_base),
         "method": _names("pair", [key[1] for key in pairs], "method"),
         "drafter": _names("pair", [key[2] for key in pairs], "drafter"),
-        "drafter_of_group": _names("acceptance_group", [key[2] for key in groups], "drafter"),
+        **{
+            f"{name}_of_group": _names("acceptance_group", [key[i] for key in groups], name)
+            for i, name in enumerate(GROUP_KEY)
+        },
+        "accepted_per_step": ("run", per_step[keep], _MEAN_ACCEPTED),
+        "steps_of_mean": ("run", steps[keep], _STEPS_OF_MEAN),
+        **routing_variables(runs),
     }
     for name, counts in (("accepted", accepted[keep]), ("trials", trials[keep])):
         text = {"units": "tokens", "long_name": f"Drafts {name} at each position"}

@@ -10,18 +10,26 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from bayes_sd.acceptance_likelihoods import SHARED, deviation_variance
+from bayes_sd.generate_counts import generate_counts
 from bayes_sd.physics.effective_batch import solve_effective_batch
-from bayes_sd.run_law import (
-    RunLaw,
-    acceptance_of_runs,
-    draws_of,
-    flat_draws,
-    run_law,
-    steps_of_draws,
-)
+from bayes_sd.run_law import RunLaw, draws_of_runs, flat_draws, run_law, steps_of_draws
+from bayes_sd.run_load import TTFT_TAIL_DOF
+from bayes_sd.ttft_graph import has_ttft
 from bayes_sd.validate import whole_number
 
+NOT_GENERATED = (
+    "e2e_quantile_s",
+    "ttft_quantile_s",
+    "tpot_quantile_s",
+    "itl_quantile_s",
+    "mean_tpot_s",
+    "accepted_per_step",
+    "mean_acceptance_length",
+    "num_accepted_tokens",
+    "mean_in_system_requests",
+    "completed_rate_rps",
+    "routed_load_cv",
+)
 MAX_BATCH = 1e5  # the density of latency at a rate knows no cap; requests in flight
 
 
@@ -39,6 +47,8 @@ def generate_latency(
     same equation holds at the batch that comes out: B = rate x L solves
     log L - log f(B) = boot + s(B) z. So the noise acts on the step time and load amplifies it.
     The density of that L is what the model scores, to first order in s.
+
+    The time to first token follows from the batch that came out, with a noise of its own.
 
     Accepted drafts are drawn position after position, as `bayes_sd.acceptance_likelihoods` scores
     them; the trials at the first are the design's, and those at each later one what was accepted
@@ -60,8 +70,9 @@ def generate_latency(
     -------
     xarray.Dataset
         Dims (sample, run): ``mean_e2e_s``, s, infinite where the rate is past capacity;
-        ``effective_batch_observed``, requests, rate x latency in an open loop. Dims (sample, run,
-        position): ``accepted_at_position``, ``trials_at_position``.
+        ``effective_batch_observed``, requests, rate x latency in an open loop; ``mean_ttft_s``, s,
+        NaN where the design has none, or the draws do not tell. Dims (sample, run, position):
+        ``accepted_at_position``, ``trials_at_position``.
 
     Raises
     ------
@@ -88,11 +99,13 @@ def generate_latency(
             latency[:, at] = batch[:, at] / rate
         else:
             latency[:, at] = _noisy(law, noise)(batch[:, at])
-    accepted, trials = _generate_counts(data, draws, rng)
+    accepted, trials = generate_counts(data, draws, rng)
     by_position = ("sample", "run", "position")
+    first = _first_token(data, draws, steps, batch, rng)
     return xr.Dataset(
         {
             "mean_e2e_s": (("sample", "run"), latency, {"units": "s"}),
+            "mean_ttft_s": (("sample", "run"), first, {"units": "s"}),
             "effective_batch_observed": (("sample", "run"), batch, {"units": "requests"}),
             "accepted_at_position": (by_position, accepted, {"units": "tokens"}),
             "trials_at_position": (by_position, trials, {"units": "tokens"}),
@@ -110,56 +123,27 @@ def _noisy(law: RunLaw, noise: np.ndarray) -> Any:
     return latency
 
 
-def _generate_counts(
-    data: xr.Dataset, draws: xr.Dataset, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return accepted drafts and trials, (sample, run, position); 0 where none were counted."""
-    at = np.flatnonzero(data["trials_at_position"].values.any(axis=1))
-    shape = (draws.sizes["sample"], data.sizes["run"], data.sizes["position"])
-    accepted, trials = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    if not len(at):
-        return accepted, trials
-    drafts = data["num_speculative_tokens"].values[at]
-    rates = acceptance_of_runs(data, draws, at)
-    left = np.broadcast_to(data["trials_at_position"].values[at, 0], rates[0].shape)
-    run = _RunDeviation.of(draws, data["num_requests"].values[at])
-    for position in range(shape[2]):
-        rate = np.clip(rates[position], 1e-12, 1 - 1e-12)
-        left = trials[:, at, position] = np.where(drafts > position, left, 0)
-        left = accepted[:, at, position] = rng.binomial(left, rng.beta(*run.beta(rate)))
-        run.see(rate, left, trials[:, at, position])
-    return accepted, trials
-
-
-class _RunDeviation:
-    """What is known, position after position, of how far a run's rates lie from its group's.
-
-    In NumPy what `bayes_sd.acceptance_likelihoods.conditional_logits` does in the graph.
-    """
-
-    def __init__(self, variance: np.ndarray) -> None:
-        self.alone, self.shared = (1 - SHARED) * variance, SHARED * variance
-        self.score, self.known = np.zeros(variance.shape), np.zeros(variance.shape)
-
-    @classmethod
-    def of(cls, draws: xr.Dataset, num_requests: np.ndarray) -> "_RunDeviation":
-        request_sd = draws_of(draws, "acceptance_request_sd")[:, None]
-        run_sd = draws_of(draws, "acceptance_run_sd")[:, None]
-        return cls(deviation_variance(request_sd, run_sd, num_requests))
-
-    def beta(self, rate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the parameters of the beta variable that the next position's rate is."""
-        left = self.shared / (1 + self.shared * self.known)
-        odds = rate / (1 - rate) * np.exp(left * self.score)
-        variance = left + self.alone
-        return (1 + odds) / variance, (1 + 1 / odds) / variance
-
-    def see(self, rate: np.ndarray, accepted: np.ndarray, trials: np.ndarray) -> None:
-        """Take in the counts of a position."""
-        bits = trials * rate * (1 - rate)
-        weight = 1 / (1 + bits * self.alone)
-        self.score = self.score + weight * (accepted - trials * rate)
-        self.known = self.known + weight * bits
+def _first_token(
+    data: xr.Dataset,
+    draws: xr.Dataset,
+    steps: np.ndarray,
+    batch: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Return the mean time to first token of the runs that have one, (sample, run), s."""
+    first = np.full(batch.shape, np.nan)
+    at = np.flatnonzero(has_ttft(data))
+    if not len(at) or "first_wait_steps" not in draws:
+        return first
+    part = data.isel(run=at)
+    law = run_law(part, draws, steps[:, at])
+    held = np.isfinite(batch[:, at])
+    wait = draws_of_runs(draws, "first_wait_steps", part)
+    spread = draws_of_runs(draws, "ttft_discrepancy_sd", part)
+    noise = spread * rng.standard_t(TTFT_TAIL_DOF, held.shape)
+    typical = law.first_token(np.where(held, batch[:, at], 1.0), wait)
+    first[:, at] = np.where(held, typical * np.exp(law.log_boot + noise), np.inf)
+    return first
 
 
 def with_responses(data: xr.Dataset, generated: xr.Dataset) -> xr.Dataset:
@@ -175,15 +159,29 @@ def with_responses(data: xr.Dataset, generated: xr.Dataset) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        As `to_dataset` returns. Responses that are not generated, and totals that went with the
-        old counts, are left out. The attribute ``data_hash`` is ``"generated"``.
+        As `to_dataset` returns; responses that are not generated are left out (`design_of`). The
+        attribute ``data_hash`` is ``"generated"``.
     """
-    old = [n for n in data.data_vars if str(n).endswith("_quantile_s")]
-    old += ["mean_ttft_s", "mean_tpot_s", "mean_acceptance_length", "num_accepted_tokens"]
-    old += ["mean_in_system_requests", "completed_rate_rps"]
-    blank = {n: xr.full_like(data[n], np.nan) for n in old if n in data}
     new = {n: (v.dims, v.values, data[n].attrs) for n, v in generated.data_vars.items()}
-    return data.assign({**blank, **new}).assign_attrs(data_hash="generated")
+    return design_of(data).assign(new).assign_attrs(data_hash="generated")
+
+
+def design_of(data: xr.Dataset) -> xr.Dataset:
+    """Return a data set without the responses that are not generated.
+
+    Parameters
+    ----------
+    data : xarray.Dataset
+        Result of `to_dataset`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Quantiles, times per token, means of accepted drafts, totals and routing are NaN.
+    """
+    blank = {n: xr.full_like(data[n], np.nan) for n in data.data_vars if str(n) in NOT_GENERATED}
+    steps = {n: xr.zeros_like(data[n]) for n in data.data_vars if n == "steps_of_mean"}
+    return data.assign({**blank, **steps})
 
 
 def posterior_predictive(

@@ -114,36 +114,3 @@ def observe_latency(
         observed=log_latency,
         dims="run",
     )
-
-
-def observe_accepted(
-    name: str, accepted: Any, trials: Any, *, rate: Any, concentration: Any, dims: str
-) -> Any:
-    """Score counts of accepted drafts per run and position: beta-binomial.
-
-    Parameters
-    ----------
-    name : str
-        Name of the observed variable.
-    accepted, trials : array of int, (count,)
-        Drafts accepted at a position, and those whose predecessors were all accepted.
-    rate : tensor, (count,)
-        Conditional acceptance rate at that position.
-    concentration : tensor, scalar
-        Sum of the beta's two parameters: runs of one setting differ by
-        sqrt(rate (1 - rate) / concentration).
-    dims : str
-        Name of the dim.
-
-    Returns
-    -------
-    pymc random variable
-    """
-    return pm.BetaBinomial(
-        name,
-        alpha=rate * concentration,
-        beta=(1 - rate) * concentration,
-        n=trials,
-        observed=accepted,
-        dims=dims,
-    )

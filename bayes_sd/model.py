@@ -14,15 +14,15 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 
+from bayes_sd.acceptance_graph import add_steps, steps_of_runs
 from bayes_sd.data import to_dataset
 from bayes_sd.exceptions import DataError
 from bayes_sd.expert_graph import expert_bases
 from bayes_sd.graph import cost_coefficients, costs_of_runs, first_pairs
-from bayes_sd.likelihoods import latency_logp, latency_scale, observe_accepted, observe_latency
+from bayes_sd.likelihoods import latency_logp, latency_scale, observe_latency
+from bayes_sd.percentile_graph import add_percentiles, percentile_data
 from bayes_sd.physics.acceptance import (
-    expected_steps,
     expected_steps_renewal,
-    positional_acceptance,
 )
 from bayes_sd.physics.jumps import JUMP_TOKENS
 from bayes_sd.physics.latency import latency_slope, request_latency
@@ -31,7 +31,7 @@ from bayes_sd.priors import DRAFTER_COSTS, VERIFIER_COSTS, Prior, check_priors, 
 from bayes_sd.run_load import load_of_runs, observations
 from bayes_sd.ttft_graph import add_ttft, has_ttft
 
-RESPONSES = ("ttft",)
+RESPONSES = ("ttft", "percentiles")
 
 
 def reference_lengths(data: xr.Dataset) -> xr.Dataset:
@@ -59,84 +59,6 @@ def reference_lengths(data: xr.Dataset) -> xr.Dataset:
         },
         coords={"base": data["base"]},
     )
-
-
-def _acceptance(data: xr.Dataset, priors: dict[str, Prior]) -> list[Any]:
-    """Add the acceptance hierarchy; return the conditional rates by position, each (group,)."""
-    center = draw("acceptance_logit", priors["acceptance_logit"])
-    spread = draw("acceptance_group_sd", priors["acceptance_group_sd"])
-    intercept = pm.Normal("acceptance_intercept", center, spread, dims="acceptance_group")
-    decay = draw("acceptance_decay", priors["acceptance_decay"], dims="acceptance_group")
-    rates = positional_acceptance(intercept, decay, data.sizes["position"])
-    by_position = pt.stack(rates, axis=-1)
-    pm.Deterministic(
-        "conditional_acceptance_rate", by_position, dims=("acceptance_group", "position")
-    )
-    trials = data["trials_at_position"].values
-    run, position = np.nonzero(trials)
-    group = data["group_of_run"].values[run]
-    labels = [
-        f"{r} position {j + 1}" for r, j in zip(data["run"].values[run], position, strict=True)
-    ]
-    pm.modelcontext(None).add_coord("count", labels)
-    observe_accepted(
-        "accepted",
-        data["accepted_at_position"].values[run, position],
-        trials[run, position],
-        rate=by_position[group, position],
-        concentration=draw("acceptance_concentration", priors["acceptance_concentration"]),
-        dims="count",
-    )
-    return rates
-
-
-def steps_of_runs(data: xr.Dataset) -> np.ndarray:
-    """Return the expected steps of each run whose acceptance is known or not needed.
-
-    Parameters
-    ----------
-    data : xarray.Dataset
-        Result of `to_dataset`.
-
-    Returns
-    -------
-    array of float, (run,)
-        Steps to emit the answer after its first token; NaN where acceptance is to be estimated.
-    """
-    drafts = data["num_speculative_tokens"].values
-    emitted = np.maximum(np.rint(data["output_len_tokens"].values).astype(int) - 1, 0)
-    forced = data["forced_acceptance_rate"].values
-    known = (drafts == 0) | ~np.isnan(forced)
-    rate = np.where(drafts == 0, 0.0, np.nan_to_num(forced))
-    keys, inverse = np.unique(
-        np.stack([emitted, drafts, rate], axis=-1), axis=0, return_inverse=True
-    )
-    steps = [
-        float(expected_steps(int(m), [float(a)] * int(k), int(k))) if k else m for m, k, a in keys
-    ]
-    return np.where(known, np.array(steps)[inverse], np.nan)
-
-
-def _steps(data: xr.Dataset, priors: dict[str, Prior]) -> Any:
-    """Return the expected steps of each run, (run,); adds acceptance where it is estimated."""
-    known = steps_of_runs(data)
-    estimated = np.flatnonzero(np.isnan(known))
-    if not len(estimated):
-        return pt.as_tensor(known)
-    rates = _acceptance(data, priors)
-    # One element per setting, not per run.
-    group = data["group_of_run"].values[estimated]
-    drafts = data["num_speculative_tokens"].values[estimated]
-    emitted = data["output_len_tokens"].values[estimated] - 1
-    keys, inverse = np.unique(
-        np.stack([group, drafts, emitted], axis=-1), axis=0, return_inverse=True
-    )
-    number = keys[:, 0].astype(int)
-    longest = int(drafts.max())
-    steps = expected_steps_renewal(
-        keys[:, 2], [rate[number] for rate in rates[:longest]], keys[:, 1].astype(int)
-    )
-    return pt.as_tensor(np.nan_to_num(known))[estimated].set(steps[inverse])
 
 
 def build_model(
@@ -202,7 +124,7 @@ def build_model(
             "num_speculative_tokens": data["num_speculative_tokens"].values,
             "input_len_tokens": data["input_len_tokens"].values,
             "output_len_tokens": data["output_len_tokens"].values,
-            "num_steps": _steps(data, priors),
+            "num_steps": add_steps(data, priors),
         }
         latency = request_latency(costs, **terms)
         slope = latency_slope(
@@ -239,6 +161,21 @@ def build_model(
         )
         if "ttft" in responses and has_ttft(data).any():
             add_ttft(data, priors, costs, terms, latency, boot=boot, weight=weight)
+        ratios = percentile_data(data) if "percentiles" in responses else None
+        if ratios is not None:
+            prompt = data["input_len_tokens"].values
+            own = costs.prefill_fixed_s + costs.prefill_per_token_s * prompt
+            add_percentiles(
+                data,
+                ratios,
+                priors,
+                own_prefill_share=own / latency,
+                elasticity=elasticity,
+                one_minus_elasticity=one_minus,
+                effective_batch=observed["effective_batch"],
+                arrival_noise=load.arrival_noise,
+                weight=weight,
+            )
     model.bayes_sd_data, model.bayes_sd_priors = data, priors
     return model
 

@@ -75,7 +75,7 @@ def log_sizes(data: xr.Dataset, priors: dict[str, Prior]) -> tuple[Any, Any, Any
     """
     total = data["verifier_params_b"].values
     verifier = _log_size("verifier", total, priors["missing_verifier_params_b"])
-    share = np.nan_to_num(data["verifier_active_params_b"].values / total, nan=1.0)
+    active = np.nan_to_num(data["verifier_active_params_b"].values / total, nan=1.0)
     drafter = data["drafter_params_b"].values
     log_drafter: Any = np.log(np.nan_to_num(drafter, nan=1.0))
     if np.isnan(drafter).any():
@@ -88,7 +88,7 @@ def log_sizes(data: xr.Dataset, priors: dict[str, Prior]) -> tuple[Any, Any, Any
     verifier_reference = np.log(REFERENCE["verifier_params_b"])
     return (
         verifier - verifier_reference,
-        verifier + np.log(share) - verifier_reference,
+        verifier + np.log(active) - verifier_reference,
         log_drafter - np.log(REFERENCE["drafter_params_b"]),
     )
 

@@ -1,10 +1,12 @@
 """From a fit to numbers: coefficients, acceptance and error scales of a pair, draw by draw."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from bayes_sd.acceptance_levels import rates_of_steps
 from bayes_sd.exceptions import ArgumentError, DataError, UnknownPairError
 from bayes_sd.labels import experts_fraction
 from bayes_sd.physics.acceptance import expected_steps, expected_steps_renewal
@@ -35,7 +37,8 @@ OPTIONAL_FIELDS = (
     "hot_expert_growth",
 )
 TTFT_FIELDS = ("first_wait_steps", "ttft_discrepancy_sd")
-TTFT_TAIL_DOF = 4.0  # a few runs queue, and the law of ttft does not know it
+SPREAD_FIELDS = ("spread_heterogeneity", "spread_skew", "backlog_s", "percentile_misfit_sd")
+SPREAD_SCALARS = ("load_factor", "excess_misfit", "percentile_dof", "percentile_top_dof")
 PAIR_FIELDS = ("draft_fixed_s", "draft_per_request_s", "verify_growth_per_draft")
 
 
@@ -55,6 +58,7 @@ class Cell:
     extrapolation_sd: np.ndarray
     first_wait_steps: np.ndarray | None = None
     ttft_discrepancy_sd: np.ndarray | None = None
+    request_spread: dict[str, np.ndarray] | None = None
 
 
 def flat_draws(values: xr.DataArray) -> np.ndarray:
@@ -156,7 +160,16 @@ def cell(tree: xr.DataTree, name: str, *, drafts: bool) -> Cell:
         tail_dof=flat_draws(posterior["tail_dof"]),
         extrapolation_sd=flat_draws(posterior["extrapolation_sd"]),
         **{f: flat_draws(posterior[f].isel(base=base)) for f in TTFT_FIELDS if f in posterior},
+        request_spread=_request_spread(posterior, base),
     )
+
+
+def _request_spread(posterior: xr.Dataset, base: int) -> dict[str, np.ndarray] | None:
+    """Return the draws that the spread of requests is made of, None if no run had percentiles."""
+    if "spread_heterogeneity" not in posterior:
+        return None
+    found = {f: flat_draws(posterior[f].isel(base=base)) for f in SPREAD_FIELDS}
+    return found | {f: flat_draws(posterior[f]) for f in SPREAD_SCALARS}
 
 
 def group_of_pair(tree: xr.DataTree, pair: int) -> int | None:
@@ -174,7 +187,14 @@ def group_of_pair(tree: xr.DataTree, pair: int) -> int | None:
 
 
 def num_steps(tree: xr.DataTree, scenario: Scenario, where: Cell, output_len: float) -> np.ndarray:
-    """Return the expected steps of a request, (draw,) or (1,).
+    """Return the expected steps of a request, (draw,) or (1,); see `steps_and_rates`."""
+    return steps_and_rates(tree, scenario, where, output_len)[0]
+
+
+def steps_and_rates(
+    tree: xr.DataTree, scenario: Scenario, where: Cell, output_len: float
+) -> tuple[np.ndarray, list[Any]]:
+    """Return the expected steps of a request, (draw,) or (1,), and the rates they follow from.
 
     Raises
     ------
@@ -185,13 +205,13 @@ def num_steps(tree: xr.DataTree, scenario: Scenario, where: Cell, output_len: fl
     drafts = scenario.num_speculative_tokens
     emitted = max(output_len - 1.0, 0.0)
     if drafts == 0:
-        return np.array([emitted])
+        return np.array([emitted]), []
     given = scenario.acceptance
     if given is not None:
-        rates = list(given) if isinstance(given, tuple) else [given] * drafts
+        rates = (list(given) if isinstance(given, tuple) else [given] * drafts)[:drafts]
         low, rest = int(emitted), emitted - int(emitted)
-        steps = expected_steps(np.array([low, low + 1]), rates[:drafts], drafts)
-        return np.array([(1 - rest) * steps[0] + rest * steps[1]])
+        steps = expected_steps(np.array([low, low + 1]), rates, drafts)
+        return np.array([(1 - rest) * steps[0] + rest * steps[1]]), rates
     group = None if where.pair is None else group_of_pair(tree, where.pair)
     if group is None:
         raise DataError(
@@ -206,5 +226,8 @@ def num_steps(tree: xr.DataTree, scenario: Scenario, where: Cell, output_len: fl
             f"num_speculative_tokens must be at most {by_position.shape[1]}, the longest draft "
             f"measured, unless acceptance is given. Got {drafts} instead."
         )
-    counted = [by_position[:, j] for j in range(drafts)]
-    return expected_steps_renewal(emitted, counted, drafts)
+    counted: list[np.ndarray] = [by_position[:, j] for j in range(drafts)]
+    if "acceptance_request_sd" in tree["posterior"].dataset:
+        spread = flat_draws(tree["posterior"].dataset["acceptance_request_sd"])
+        counted = rates_of_steps(counted, spread, drafts)
+    return expected_steps_renewal(emitted, counted, drafts), list(counted)

@@ -8,7 +8,8 @@ The contract. Three different things, never confused:
 ``run``
     The mean that one fresh benchmark run would report: a new boot, a finite number of requests.
 ``request``
-    Latency of one future request (not in this version).
+    Latency of one future request, on a server that starts anew; `predict_quantiles` gives its
+    quantiles draw by draw.
 
 Everything is computed draw by draw, and summarised at the very end. Misfit and boot act on the
 step time at a given batch, inside B = rate x L(B), where load amplifies them. They belong to a
@@ -21,13 +22,19 @@ import numpy as np
 import xarray as xr
 
 from bayes_sd.configuration import Configuration, configuration_rng, misfit_of, resolve_all
-from bayes_sd.exceptions import ArgumentError
+from bayes_sd.exceptions import ArgumentError, DataError
 from bayes_sd.physics.effective_batch import solve_effective_batch
+from bayes_sd.request_latency import (
+    draw_requests,
+    quantiles_of_run,
+    request_quantile,
+    spread_of,
+)
 from bayes_sd.scenario import Scenario
 from bayes_sd.support import support
 from bayes_sd.validate import one_of, whole_number
 
-KINDS = ("mean", "run")
+KINDS = ("mean", "run", "request")
 
 
 def _batch_and_latency(
@@ -72,8 +79,9 @@ def _draw(
     n = scenario.num_requests
     bunching, sampling = rng.standard_normal((2, *size)) / np.sqrt(n)
     factor, surplus, after = misfit, one, one
-    if kind == "run":
+    if kind != "mean":
         factor = factor * np.exp(boot)
+    if kind == "run":
         after = np.exp(where.request_cv * sampling)
         if scenario.concurrency is None and scenario.arrivals != "constant":
             surplus = np.exp(bunching)
@@ -81,7 +89,17 @@ def _draw(
     status = "past capacity" if np.mean(np.isinf(latency)) > 0.5 else lies.status
     first = configuration.ttft(np.where(np.isfinite(batch), batch, 1.0), random_seed)
     if first is not None:
-        first = np.where(np.isfinite(batch), first * (np.exp(boot) if kind == "run" else 1), np.inf)
+        first = np.where(
+            np.isfinite(batch), first * (np.exp(boot) if kind != "mean" else 1), np.inf
+        )
+    if kind == "request":
+        about = spread_of(configuration, batch, latency)
+        if about is None:
+            raise DataError(
+                "kind='request' needs the spread of requests, and no fitted run had percentiles of "
+                "e2e. Fit runs with p50_e2e_s, p90_e2e_s, p95_e2e_s or p99_e2e_s."
+            )
+        return batch, draw_requests(latency, about, rng), None, status, ", ".join(lies.outside)
     return batch, latency * after, first, status, ", ".join(lies.outside)
 
 
@@ -101,7 +119,7 @@ def predict_latency(
         Result of `fit`.
     scenarios : Scenario or sequence of Scenario
         What is asked.
-    kind : {"mean", "run"}
+    kind : {"mean", "run", "request"}
         See the contract at the top of this module.
     allow_new : bool
         Whether a pair that was not fitted is drawn from the population of those that were, by the
@@ -186,3 +204,72 @@ def effective_batch(
         Requests; infinite in draws past capacity.
     """
     return predict_latency(tree, scenarios, random_seed=random_seed)["effective_batch"]
+
+
+def predict_quantiles(
+    tree: xr.DataTree,
+    scenarios: Scenario | Sequence[Scenario],
+    levels: Sequence[float] = (0.5, 0.9, 0.95, 0.99),
+    kind: str = "mean",
+    *,
+    allow_new: bool = False,
+    random_seed: int = 0,
+) -> xr.DataArray:
+    """Draw quantiles of the end-to-end latency of requests.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        Result of `fit`, of runs with percentiles of e2e.
+    scenarios : Scenario or sequence of Scenario
+        What is asked.
+    levels : sequence of float
+        Rising, above 0 and below 1.
+    kind : {"mean", "run"}
+        ``mean``: the quantile over all requests of the configuration. ``run``: the percentile that
+        one fresh benchmark run would report, of its own requests and boot.
+    allow_new, random_seed
+        As in `predict_latency`.
+
+    Returns
+    -------
+    xarray.DataArray
+        Seconds, dims (sample, scenario, quantile); infinite in draws past capacity.
+
+    Raises
+    ------
+    ArgumentError, UnknownPairError, DataError
+        As `predict_latency`; or if the fit has no percentiles, or the levels do not rise.
+
+    Examples
+    --------
+    >>> predict_quantiles(tree, scenario, [0.95])  # doctest: +SKIP
+    """
+    one_of(kind, KINDS[:2], "kind")
+    at = np.asarray(levels, dtype=float)
+    if not len(at) or (np.diff(at) <= 0).any() or at[0] <= 0 or at[-1] >= 1:
+        raise ArgumentError(f"levels must rise between 0 and 1. Got {list(levels)!r} instead.")
+    listed = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
+    columns = []
+    for found in resolve_all(tree, listed, allow_new=allow_new, random_seed=random_seed):
+        batch, mean, *_ = _draw(tree, found, kind, random_seed)
+        about = spread_of(found, batch, mean)
+        if about is None:
+            raise DataError(
+                "no fitted run had percentiles of e2e, so nothing is known of the spread of "
+                "requests. Fit runs with p50_e2e_s, p90_e2e_s, p95_e2e_s or p99_e2e_s."
+            )
+        if kind == "run":
+            rng = configuration_rng(found, random_seed + 3)
+            columns.append(quantiles_of_run(found, mean, about, at, rng))
+        else:
+            finite = np.isfinite(mean)
+            drawn = request_quantile(at, np.where(finite, mean, 1.0), **vars(about))
+            columns.append(np.where(finite[:, None], drawn, np.inf))
+    return xr.DataArray(
+        np.stack(columns, axis=1),
+        dims=("sample", "scenario", "quantile"),
+        coords={"scenario": [s.label for s in listed], "quantile": at},
+        name="e2e_s",
+        attrs={"units": "s", "kind": kind},
+    )

@@ -6,82 +6,19 @@ deployments on a CPU. No prior was chosen by looking at the fit of the bundled d
 from hardware figures, from a published range, or says only what would be absurd.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
-from scipy import stats
 
+from bayes_sd.acceptance_priors import acceptance_priors
 from bayes_sd.exceptions import ArgumentError
-from bayes_sd.validate import one_of, positive
+from bayes_sd.prior import Prior
 
 REFERENCE = {"verifier_params_b": 8.0, "drafter_params_b": 0.5, "input_len_tokens": 512.0}
 # Bytes and operations per second of one CPU core or socket against a data-centre GPU: tens of
 # GB/s against 2-5 TB/s, and about 1 against several hundred TFLOP/s.
 CPU_SLOWDOWN = {"memory": 100.0, "compute": 300.0, "host": 2.0}
-
-FAMILIES = ("lognormal", "normal", "gamma")
-
-
-@dataclass(frozen=True)
-class Prior:
-    """One prior: a family with a centre and a spread.
-
-    Parameters
-    ----------
-    family : {"lognormal", "normal", "gamma"}
-        ``lognormal``: centre is the median, spread the standard deviation of the logarithm;
-        ``normal``: mean and standard deviation; ``gamma``: mean and standard deviation.
-    center : float
-        In ``unit``.
-    spread : float
-        Positive; without unit for a log-normal, else in ``unit``.
-    unit : str
-        Unit of the quantity.
-    reason : str
-        Why this place and this width.
-
-    Raises
-    ------
-    ArgumentError
-        If the family is unknown, or a centre or spread is out of range.
-
-    Examples
-    --------
-    >>> Prior("lognormal", 0.01, 0.7, "1", "boots differ by about a per cent").interval()
-    (0.0032, 0.032)
-    """
-
-    family: str
-    center: float
-    spread: float
-    unit: str
-    reason: str
-
-    def __post_init__(self) -> None:
-        """Check family, centre and spread."""
-        one_of(self.family, FAMILIES, "family")
-        positive(self.spread, "spread")
-        if self.family != "normal":
-            positive(self.center, "center", unit=self.unit)
-
-    @property
-    def log_center(self) -> float:
-        """Logarithm of the median, for a log-normal prior."""
-        return float(np.log(self.center))
-
-    def interval(self) -> tuple[float, float]:
-        """Return the central 90 % interval, in the prior's unit, to two digits."""
-        z = 1.6449
-        if self.family == "gamma":
-            shape = (self.center / self.spread) ** 2
-            ends = stats.gamma(shape, scale=self.center / shape).ppf([0.05, 0.95])
-        elif self.family == "lognormal":
-            ends = (self.center * np.exp(-z * self.spread), self.center * np.exp(z * self.spread))
-        else:
-            ends = (self.center - z * self.spread, self.center + z * self.spread)
-        low, high = (float(f"{end:.2g}") for end in ends)
-        return low, high
 
 
 def _cost(median: float, spread: float, reason: str) -> Prior:
@@ -125,68 +62,104 @@ def _table() -> dict[str, Prior]:
     for name, (slope, sd, reason) in sizes.items():
         table[f"{name}.size_exponent"] = Prior("normal", slope, sd, "1", reason)
         table[f"{name}.group_sd"] = Prior("lognormal", spreads.get(name, 0.3), 0.3, "1", between)
-    return table | {
-        "prefill_ratio": Prior(
-            "lognormal", 1.0, 0.25, "1", "my prefill takes what a neighbour's stalls me"
-        ),
-        "context_share": Prior(
-            "normal", -1.5, 1.0, "logit", "KV reads: 4 to 54 % of the per-request cost"
-        ),
-        "verify_growth_per_draft": Prior(
-            "lognormal", 0.05, 1.0, "1", "a further token of one request reads the same KV: 1-26 %"
-        ),
-        "knee_ratio": Prior(
-            "lognormal",
-            0.6,
-            0.4,
-            "1",
-            "above the knee a token costs about what a prompt token does",
-        ),
-        "knee_width": Prior("lognormal", 0.3, 0.4, "1", "the bend spans a part of its place"),
-        "acceptance_logit": Prior("normal", 0.8, 1.0, "logit", "rates of 0.3 to 0.92"),
-        "acceptance_group_sd": Prior(
-            "lognormal", 0.5, 0.5, "logit", "drafters and workloads differ"
-        ),
-        "acceptance_decay": Prior("normal", 0.0, 0.3, "logit", "either sign: survivors are easier"),
-        "acceptance_concentration": Prior(
-            "lognormal", 300.0, 1.0, "1", "runs of one setting differ by about 3 points"
-        ),
-        "jump_share": Prior(
-            "lognormal", 0.02, 1.2, "1", "a kernel's next tile size costs 0.3 to 14 % of a step"
-        ),
-        "idle_drafter_s": _cost(
-            3e-4, 1.2, "host work of a loaded drafter that is off: 0.04 to 2 ms a step"
-        ),
-        "expert_share": Prior(
-            "normal", 1.5, 1.0, "logit", "expert weights are 46 to 96 % of what a step reads"
-        ),
-        "expert_load_cv": Prior(
-            "lognormal", 0.6, 0.6, "1", "routers are trained to balance, and do not: 0.2 to 1.6"
-        ),
-        "hot_expert_growth": Prior(
-            "lognormal", 0.3, 0.8, "1", "the busiest expert sets the pace where one waits for it"
-        ),
-        "first_wait_steps": Prior(
-            "lognormal", 1.0, 0.5, "steps", "a prompt waits for the running step, then shares one"
-        ),
-        "ttft_discrepancy_sd": Prior(
-            "lognormal", 0.07, 0.7, "1", "queueing of prefills is not in the law of ttft"
-        ),
-        "load_discrepancy_sd": Prior(
-            "lognormal", 0.02, 0.7, "1", "what load adds is missed by 1 to 6 % more"
-        ),
-        "boot_sd": Prior("lognormal", 0.01, 0.8, "1", "0.3 % to 14 % seen (cases C13, C14)"),
-        "discrepancy_sd": Prior("lognormal", 0.02, 0.7, "1", "the law misses by 1 to 3 %"),
-        "request_cv": Prior(
-            "lognormal", 0.15, 0.4, "1", "spread of requests in a run, design effect included"
-        ),
-        "tail_dof": Prior("gamma", 8.0, 4.0, "1", "heavy tails are possible, not certain"),
-        "extrapolation_sd": Prior(
-            "lognormal", 0.05, 0.5, "1/doubling", "what a law may bend outside the measured range"
-        ),
-        "missing_verifier_params_b": Prior("lognormal", 8.0, 1.3, "1e9", "1 to 70 B"),
-        "missing_drafter_share": Prior("lognormal", 0.05, 1.0, "1", "1 to 26 % of the verifier"),
-    }
+    return (
+        table
+        | acceptance_priors()
+        | {
+            "prefill_ratio": Prior(
+                "lognormal", 1.0, 0.25, "1", "my prefill takes what a neighbour's stalls me"
+            ),
+            "context_share": Prior(
+                "normal", -1.5, 1.0, "logit", "KV reads: 4 to 54 % of the per-request cost"
+            ),
+            "verify_growth_per_draft": Prior(
+                "lognormal",
+                0.05,
+                1.0,
+                "1",
+                "a further token of one request reads the same KV: 1-26 %",
+            ),
+            "knee_ratio": Prior(
+                "lognormal",
+                0.6,
+                0.4,
+                "1",
+                "above the knee a token costs about what a prompt token does",
+            ),
+            "knee_width": Prior("lognormal", 0.3, 0.4, "1", "the bend spans a part of its place"),
+            "jump_share": Prior(
+                "lognormal", 0.02, 1.2, "1", "a kernel's next tile size costs 0.3 to 14 % of a step"
+            ),
+            "idle_drafter_s": _cost(
+                3e-4, 1.2, "host work of a loaded drafter that is off: 0.04 to 2 ms a step"
+            ),
+            "expert_share": Prior(
+                "normal", 1.5, 1.0, "logit", "expert weights are 46 to 96 % of what a step reads"
+            ),
+            "expert_load_cv": Prior(
+                "lognormal", 0.6, 0.6, "1", "routers are trained to balance, and do not: 0.2 to 1.6"
+            ),
+            "hot_expert_growth": Prior(
+                "lognormal",
+                0.3,
+                0.8,
+                "1",
+                "the busiest expert sets the pace where one waits for it",
+            ),
+            "first_wait_steps": Prior(
+                "lognormal",
+                1.0,
+                0.5,
+                "steps",
+                "a prompt waits for the running step, then shares one",
+            ),
+            "ttft_discrepancy_sd": Prior(
+                "lognormal", 0.07, 0.7, "1", "queueing of prefills is not in the law of ttft"
+            ),
+            "spread_heterogeneity": Prior(
+                "lognormal", 0.03, 1.0, "1", "lengths and prompts of one workload: 1 to 16 %"
+            ),
+            "spread_skew": Prior("normal", 0.0, 0.1, "1", "of log latency; 0 is log-normal"),
+            "backlog_s": Prior(
+                "lognormal",
+                0.1,
+                1.2,
+                "s",
+                "a burst of requests, as at a run's start: 0.01 to 0.7 s",
+            ),
+            "load_factor": Prior(
+                "lognormal", 1.0, 0.3, "1", "how far the wandering batch is right"
+            ),
+            "percentile_misfit_sd": Prior(
+                "lognormal", 0.008, 0.7, "1", "0.3 to 2.5 % of a percentile, whatever the requests"
+            ),
+            "excess_misfit": Prior(
+                "lognormal", 0.2, 0.5, "1", "p99 misses by a fifth of the backlog's excess"
+            ),
+            "percentile_dof": Prior("gamma", 4.0, 2.0, "1", "some runs stall: heavy tails"),
+            "percentile_top_dof": Prior("gamma", 3.0, 2.0, "1", "p99 of a run with a stall"),
+            "load_discrepancy_sd": Prior(
+                "lognormal", 0.02, 0.7, "1", "what load adds is missed by 1 to 6 % more"
+            ),
+            "boot_sd": Prior("lognormal", 0.01, 0.8, "1", "0.3 % to 14 % seen (cases C13, C14)"),
+            "discrepancy_sd": Prior("lognormal", 0.02, 0.7, "1", "the law misses by 1 to 3 %"),
+            "request_cv": Prior(
+                "lognormal", 0.15, 0.4, "1", "spread of requests in a run, design effect included"
+            ),
+            "tail_dof": Prior("gamma", 8.0, 4.0, "1", "heavy tails are possible, not certain"),
+            "extrapolation_sd": Prior(
+                "lognormal",
+                0.05,
+                0.5,
+                "1/doubling",
+                "what a law may bend outside the measured range",
+            ),
+            "missing_verifier_params_b": Prior("lognormal", 8.0, 1.3, "1e9", "1 to 70 B"),
+            "missing_drafter_share": Prior(
+                "lognormal", 0.05, 1.0, "1", "1 to 26 % of the verifier"
+            ),
+        }
+    )
 
 
 RESOURCE = {

@@ -11,12 +11,12 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
+from bayes_sd.acceptance_graph import steps_of_runs
 from bayes_sd.acceptance_levels import rates_of_steps
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.expert_graph import has_idle_drafter
 from bayes_sd.labels import experts_fraction
 from bayes_sd.likelihoods import ELASTICITY_FLOOR
-from bayes_sd.model import steps_of_runs
 from bayes_sd.physics.acceptance import expected_steps_renewal
 from bayes_sd.physics.arrivals import met_by_arrivals, met_slopes, met_variance
 from bayes_sd.physics.coefficients import CostCoefficients
@@ -25,6 +25,7 @@ from bayes_sd.posterior import PAIR_FIELDS
 
 COSTS = tuple(f.name for f in fields(CostCoefficients))
 ERRORS = ("log_boot", "discrepancy_sd", "load_discrepancy_sd", "request_cv", "tail_dof")
+FIRST_TOKEN = ("first_wait_steps", "ttft_discrepancy_sd")
 COUNTS = (
     "conditional_acceptance_rate",
     "acceptance_request_sd",
@@ -72,6 +73,15 @@ class RunLaw:
         misfit = self.discrepancy_sd**2 + (elasticity * self.load_discrepancy_sd) ** 2
         return np.asarray(np.sqrt(misfit + sampling / self.num_requests))
 
+    def first_token(self, batch: np.ndarray, first_wait_steps: np.ndarray) -> np.ndarray:
+        """Return the time to first token at a batch, s: `bayes_sd.ttft_graph`, in NumPy."""
+        terms, costs = self._terms(batch), self.costs
+        prompt = terms["input_len_tokens"]
+        own = costs.prefill_fixed_s + costs.prefill_per_token_s * prompt
+        stalls = terms["others"] * costs.prefill_stall_per_token_s * prompt
+        decoding = request_latency(costs, **terms) - own - stalls
+        return np.asarray(own + first_wait_steps * decoding / np.maximum(terms["num_steps"], 1.0))
+
     def _terms(self, batch: np.ndarray) -> dict[str, Any]:
         """Return what the requests meet at a batch, and their lengths: arguments of the law."""
         met = np.zeros((3, *batch.shape))
@@ -111,17 +121,17 @@ def run_law(data: xr.Dataset, draws: xr.Dataset, num_steps: np.ndarray | None = 
     costs: dict[str, Any] = {}
     for field in fields(CostCoefficients):
         if field.name in draws:
-            costs[field.name] = _of_runs(draws, field.name, data)
+            costs[field.name] = draws_of_runs(draws, field.name, data)
         elif field.name in PAIR_FIELDS and not data.sizes["pair"]:
             costs[field.name] = 0.0
         elif field.default is MISSING:
-            _of_runs(draws, field.name, data)  # raises
+            draws_of_runs(draws, field.name, data)  # raises
     if "idle_drafter_s" in costs:
         costs["idle_drafter_s"] = costs["idle_drafter_s"] * has_idle_drafter(data)
     if "expert_share" in costs:
         costs["experts_fraction"] = experts_fraction(data)[data["base_of_run"].values]
     is_open = data["control"].values == "open"
-    errors = {name: _of_runs(draws, name, data) for name in ERRORS}
+    errors = {name: draws_of_runs(draws, name, data) for name in ERRORS}
     lengths = {
         name: data[name].values
         for name in ("num_speculative_tokens", "input_len_tokens", "output_len_tokens")
@@ -222,7 +232,7 @@ def flat_draws(posterior: xr.Dataset, num_samples: int) -> xr.Dataset:
     num_samples : int
         How many; all of them if there are fewer.
     """
-    names = [n for n in (*COSTS, *ERRORS, *COUNTS) if n in posterior]
+    names = [n for n in (*COSTS, *ERRORS, *FIRST_TOKEN, *COUNTS) if n in posterior]
     total = posterior.sizes["chain"] * posterior.sizes["draw"]
     kept = np.unique(np.linspace(0, total - 1, min(num_samples, total)).astype(int))
     variables = {}
@@ -243,7 +253,7 @@ def draws_of(draws: xr.Dataset, name: str) -> np.ndarray:
     return np.asarray(draws[name].transpose("sample", ...).values)
 
 
-def _of_runs(draws: xr.Dataset, name: str, data: xr.Dataset) -> np.ndarray:
+def draws_of_runs(draws: xr.Dataset, name: str, data: xr.Dataset) -> np.ndarray:
     """Return a parameter of each run, (sample, run) or (sample, 1), whatever its dim."""
     values = draws_of(draws, name)
     if values.ndim == 1:

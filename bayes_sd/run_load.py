@@ -7,6 +7,8 @@ import xarray as xr
 
 from bayes_sd.physics.arrivals import met_by_arrivals, met_slopes, met_variance
 
+TTFT_TAIL_DOF = 4.0  # a few runs queue, and the law of ttft does not know it
+
 
 @dataclass(frozen=True)
 class Load:

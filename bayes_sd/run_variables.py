@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from bayes_sd.exceptions import AssumptionWarning
+from bayes_sd.run_checks import parse_positions
 from bayes_sd.schema import LATENCIES, STATISTICS, column
 from bayes_sd.validate import name_rows
 
@@ -113,6 +114,24 @@ def column_variables(frame: pd.DataFrame) -> dict[str, Variable]:
             text = {"units": "s", "long_name": f"Quantiles over requests of {latency}"}
             variables[f"{latency}_quantile_s"] = (("run", "quantile"), table, text)
     return variables
+
+
+def routing_variables(frame: pd.DataFrame) -> dict[str, Variable]:
+    """Return the imbalance of the tokens that each expert got, where a run counted them.
+
+    The coefficient of variation of the counts over experts, less what counting alone makes of
+    balanced ones: the variance of a count is about its mean.
+    """
+    counts = parse_positions(frame["expert_token_counts"])
+    if not any(len(row) for row in counts):
+        return {}
+    spread = np.full(len(frame), np.nan)
+    for i, row in enumerate(counts):
+        if len(row) > 1 and row.mean() > 0:
+            excess = row.var(ddof=1) - row.mean()
+            spread[i] = np.sqrt(max(excess, 0.0)) / row.mean()
+    about = "Coefficient of variation of tokens per expert, sampling noise taken off"
+    return {"routed_load_cv": ("run", spread, {"units": "1", "long_name": about})}
 
 
 def describe(name: str) -> dict[str, str]:

@@ -22,17 +22,19 @@ import arviz as az
 import numpy as np
 import pymc as pm
 import xarray as xr
+from pytensor.graph.traversal import ancestors
 from rich.progress import track
 
 from bayes_sd.data import to_dataset
-from bayes_sd.exceptions import AssumptionWarning, DataError
+from bayes_sd.exceptions import ArgumentError, AssumptionWarning, DataError
 from bayes_sd.fitting import CompiledModel, compile_model, sample
-from bayes_sd.generate import generate_latency, with_responses
+from bayes_sd.generate import design_of, generate_latency, with_responses
 from bayes_sd.model import build_model
 from bayes_sd.priors import Prior, check_priors, default_priors
 from bayes_sd.sbc_mistakes import WRONG, Mistake
 from bayes_sd.sbc_quantities import Quantity, default_quantities, parameter_draws, with_fixed
 from bayes_sd.start import starting_point
+from bayes_sd.uniformity import rank_of_first
 from bayes_sd.validate import one_of, whole_number
 
 MAX_REJECTED = 0.02
@@ -64,7 +66,8 @@ def run_sbc(
     ----------
     design : xarray.Dataset or pandas.DataFrame
         Result of `to_dataset`, or a table that it takes: runs, loads and numbers of requests.
-        Its latencies and accepted drafts are replaced.
+        Its latencies and accepted drafts are replaced; the model's coordinates are chosen by
+        them, so the accepted drafts should be typical ones.
     priors : dict of str to Prior, optional
         Of truth and fit alike; by default `default_priors(design)`, which is far too wide for
         open loops at given rates.
@@ -96,7 +99,7 @@ def run_sbc(
     Raises
     ------
     ArgumentError
-        If a number is out of range, or the mistake is unknown.
+        If a number is out of range, the mistake is unknown, or a response cannot be replaced.
     DataError
         If more than half of the prior's draws give no data.
 
@@ -121,10 +124,11 @@ def run_sbc(
     whole_number(draws, "draws", minimum=-(-(num_ranks + 1) // chains))
     whole_number(random_seed, "random_seed", minimum=0)
     mistake = WRONG[one_of(wrong, tuple(WRONG), "wrong")] if wrong is not None else Mistake()
-    data = design if isinstance(design, xr.Dataset) else to_dataset(design)
+    data = design_of(design if isinstance(design, xr.Dataset) else to_dataset(design))
     priors = check_priors(default_priors(data) if priors is None else priors)
     chosen = default_quantities(data) if quantities is None else quantities
     model = build_model(data, priors, replaceable=True)
+    check_replaceable(model)
     truths, generated, num_drawn = _simulate(
         data, model, mistake, num_simulations, np.random.default_rng(random_seed)
     )
@@ -170,6 +174,30 @@ def data_of_model(data: xr.Dataset, priors: dict[str, Prior]) -> dict[str, np.nd
         Table of priors.
     """
     return {v.name: v.get_value() for v in build_model(data, priors, replaceable=True).data_vars}
+
+
+def check_replaceable(model: pm.Model) -> None:
+    """Raise if a response of a model is a constant, so that every simulation would keep it.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Result of ``build_model(data, replaceable=True)``.
+
+    Raises
+    ------
+    ArgumentError
+        If an observed variable does not hang on any data variable.
+    """
+    known = set(model.data_vars)
+    fixed = [
+        v.name for v in model.observed_RVs if not known & set(ancestors([model.rvs_to_values[v]]))
+    ]
+    if fixed:
+        raise ArgumentError(
+            f"the responses of the model must all be data. Got constants for {fixed} instead: "
+            "leave these responses out of the design, or make them pm.Data in build_model."
+        )
 
 
 def _simulate(
@@ -253,28 +281,3 @@ def _rank_one(
         },
         coords={"quantity": values["quantity"].values},
     )
-
-
-def rank_of_first(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return how many of the other rows lie below the first, ties broken at random.
-
-    Parameters
-    ----------
-    values : array of float, (1 + draws, quantity)
-        The truth, then the draws that it is ranked among.
-    rng : numpy.random.Generator
-        Breaks ties.
-
-    Returns
-    -------
-    array of int, (quantity,)
-
-    Examples
-    --------
-    >>> values = np.array([[2.0], [1.0], [3.0], [0.0]])
-    >>> rank_of_first(values, np.random.default_rng(0))
-    array([2])
-    """
-    below = (values[1:] < values[0]).sum(axis=0)
-    ties = (values[1:] == values[0]).sum(axis=0)
-    return np.asarray(below + rng.integers(0, ties + 1))

@@ -7,8 +7,10 @@ import numpy as np
 import xarray as xr
 
 from bayes_sd.break_even import break_even_rate
+from bayes_sd.configuration import resolve
+from bayes_sd.generate_counts import counts_log_density
 from bayes_sd.physics.linear_law import load_dependent_demand_s
-from bayes_sd.predict import predict_latency, resolve
+from bayes_sd.predict import predict_latency
 from bayes_sd.run_law import flat_draws, latency_log_density
 from bayes_sd.scenario import Scenario
 
@@ -30,10 +32,11 @@ def default_quantities(design: xr.Dataset) -> dict[str, Quantity]:
     Returns
     -------
     dict of str to callable
-        ``log_likelihood`` of all runs; ``load_dependent_demand_s``, C2 of the linear law;
-        ``run_e2e_s``, the mean latency of one fresh run; and, where there is a pair,
-        ``break_even_rps``, 0 where speculation never pays and infinite where it always does. All
-        but the first at the pair's longest draft and the median load of its open loops.
+        ``log_likelihood`` of all latencies; where drafts were counted,
+        ``log_likelihood_of_counts``; ``load_dependent_demand_s``, C2 of the linear law;
+        ``run_e2e_s``, the mean latency of one fresh run; where there is a pair,
+        ``break_even_rps``, 0 where speculation never pays and infinite where it always does. The
+        last three are at the pair's longest draft and the median rate of its open loops.
     """
     scenario = _scenario(design)
 
@@ -61,6 +64,8 @@ def default_quantities(design: xr.Dataset) -> dict[str, Quantity]:
         "load_dependent_demand_s": demand,
         "run_e2e_s": fresh_run,
     }
+    if design["trials_at_position"].values.any():
+        quantities["log_likelihood_of_counts"] = log_likelihood_of_counts
     if scenario.num_speculative_tokens:
         quantities["break_even_rps"] = break_even
     return quantities
@@ -68,9 +73,18 @@ def default_quantities(design: xr.Dataset) -> dict[str, Quantity]:
 
 def log_likelihood(tree: xr.DataTree, random_seed: int = 0) -> np.ndarray:
     """Return the log density of all latencies at each draw, (draw,); the seed is not used."""
+    return latency_log_density(*_data_and_draws(tree)).sum(axis=1)
+
+
+def log_likelihood_of_counts(tree: xr.DataTree, random_seed: int = 0) -> np.ndarray:
+    """Return the log density of all accepted drafts at each draw, (draw,)."""
+    return counts_log_density(*_data_and_draws(tree)).sum(axis=1)
+
+
+def _data_and_draws(tree: xr.DataTree) -> tuple[xr.Dataset, xr.Dataset]:
     posterior = tree["posterior"].to_dataset()
     draws = flat_draws(posterior, posterior.sizes["chain"] * posterior.sizes["draw"])
-    return latency_log_density(tree["constant_data"].to_dataset(), draws).sum(axis=1)
+    return tree["constant_data"].to_dataset(), draws
 
 
 def turn_of_draws(tree: xr.DataTree, scenario: Scenario, random_seed: int) -> np.ndarray:

@@ -10,9 +10,11 @@ import numpy as np
 import xarray as xr
 from scipy.optimize import nnls
 
+from bayes_sd.acceptance_graph import steps_of_runs
+from bayes_sd.acceptance_levels import pooled_rates
 from bayes_sd.graph import first_pairs
 from bayes_sd.labels import experts_fraction
-from bayes_sd.model import reference_lengths, steps_of_runs
+from bayes_sd.model import reference_lengths
 from bayes_sd.physics.acceptance import expected_steps_renewal
 from bayes_sd.physics.experts import expert_coverage
 from bayes_sd.physics.jumps import JUMP_TOKENS, jump_time
@@ -151,13 +153,11 @@ def _steps(data: xr.Dataset) -> np.ndarray:
     """Return the expected steps of each run, with the pooled rates of counted acceptance."""
     steps = steps_of_runs(data)
     emitted = np.maximum(data["output_len_tokens"].values - 1, 0)
-    for group in range(data.sizes["acceptance_group"]):
-        at = np.flatnonzero((data["group_of_run"].values == group) & np.isnan(steps))
-        accepted = data["accepted_at_position"].values[at].sum(axis=0)
-        trials = data["trials_at_position"].values[at].sum(axis=0)
-        rates = list((accepted + 0.5) / (trials + 1.0))
+    at = np.flatnonzero(np.isnan(steps))
+    if len(at):
+        rates = pooled_rates(data)[data["group_of_run"].values[at]]
         drafts = data["num_speculative_tokens"].values[at]
-        steps[at] = expected_steps_renewal(emitted[at], rates, drafts)
+        steps[at] = expected_steps_renewal(emitted[at], list(rates.T), drafts)
     return steps
 
 

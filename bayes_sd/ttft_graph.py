@@ -17,8 +17,8 @@ import xarray as xr
 
 from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.population import draw
-from bayes_sd.posterior import TTFT_TAIL_DOF
-from bayes_sd.priors import Prior
+from bayes_sd.prior import Prior
+from bayes_sd.run_load import TTFT_TAIL_DOF
 
 
 def has_ttft(data: xr.Dataset) -> np.ndarray:

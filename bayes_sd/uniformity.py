@@ -153,6 +153,31 @@ def calibration_verdict(result: xr.Dataset, *, level: float = 0.95) -> Calibrati
     )
 
 
+def rank_of_first(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return how many of the other rows lie below the first, ties broken at random.
+
+    Parameters
+    ----------
+    values : array of float, (1 + draws, quantity)
+        The truth, then the draws that it is ranked among.
+    rng : numpy.random.Generator
+        Breaks ties.
+
+    Returns
+    -------
+    array of int, (quantity,)
+
+    Examples
+    --------
+    >>> values = np.array([[2.0], [1.0], [3.0], [0.0]])
+    >>> rank_of_first(values, np.random.default_rng(0))
+    array([2])
+    """
+    below = (values[1:] < values[0]).sum(axis=0)
+    ties = (values[1:] == values[0]).sum(axis=0)
+    return np.asarray(below + rng.integers(0, ties + 1))
+
+
 def uniformity_p_values(ranks: NDArray[np.integer], num_ranks: int) -> Floats:
     """Return the p value of each column of ranks against the uniform distribution.
 

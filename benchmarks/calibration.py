@@ -28,6 +28,9 @@ from benchmarks.folds import RESULTS, markdown, stamp, write_results
 
 RATES = (0.5, 2.0, 3.5, 5.0)
 CONCURRENCIES = (1.0, 8.0, 32.0)
+# Responses are replaced in every simulation, but what is counted sets the sampler's coordinates.
+STEPS_PER_REQUEST = 50
+TYPICAL_ACCEPTANCE = 0.7
 NARROWER = 0.3  # of the default spreads of the costs
 
 
@@ -48,6 +51,8 @@ def calibration_design() -> xr.Dataset:
             is_open = kind == "open"
             requests = 400 if i % 2 else 60
             counted = k > 0 and np.isnan(forced)
+            drafted = STEPS_PER_REQUEST * requests
+            accepted = [round(drafted * TYPICAL_ACCEPTANCE ** (j + 1)) for j in range(k)]
             rows.append(
                 {
                     "run_id": f"{drafter}-k{k}-{number}-{i}",
@@ -57,14 +62,15 @@ def calibration_design() -> xr.Dataset:
                     "method": "none" if drafter == "off" else "draft_model",
                     "num_speculative_tokens": k,
                     "forced_acceptance_rate": forced,
-                    "num_drafts": 50 * requests if counted else np.nan,
-                    "accepted_per_position": ";".join(["1"] * k) if counted else "",
+                    "num_drafts": drafted if counted else np.nan,
+                    "accepted_per_position": ";".join(map(str, accepted)) if counted else "",
                     "load_kind": kind,
                     "arrivals": arrivals if is_open else "closed",
                     "request_rate_rps": load if is_open else np.nan,
                     "concurrency": np.nan if is_open else load,
                     "num_requests": requests,
-                    "mean_e2e_s": 1.0,  # replaced in every simulation, as are the counts
+                    "mean_e2e_s": 1.0,
+                    "mean_ttft_s": 0.1 if drafter != "sharp" else np.nan,
                 }
             )
     identity = {

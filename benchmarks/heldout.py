@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from bayes_sd.baselines import fit_law, law_bootstrap, law_demands, predict_law
 from bayes_sd.configuration import resolve
 from bayes_sd.fitting import CompiledModel, compile_model, complete_tree, sample
-from bayes_sd.model import build_model
-from bayes_sd.predict import predict_latency
+from bayes_sd.model import RESPONSES, build_model
+from bayes_sd.predict import predict_latency, predict_quantiles
 from bayes_sd.priors import default_priors
 from bayes_sd.scenario import Scenario
 from bayes_sd.start import starting_point
@@ -108,6 +108,15 @@ def score(draws: Floats, point: Floats, data: xr.Dataset) -> pd.DataFrame:
     )
 
 
+def score_extra(rows: pd.DataFrame, name: str, draws: Floats, measured: Floats) -> None:
+    """Add error and cover of another response than the mean latency; NaN where not measured."""
+    known = np.isfinite(measured)
+    rows[f"{name}_error"] = np.where(
+        known, absolute_percentage_error(np.median(draws, axis=0), measured), np.nan
+    )
+    rows[f"{name}_in_90"] = np.where(known, covered(draws, measured, 0.9), np.nan)
+
+
 def judge_model(
     tree: xr.DataTree, train: Mask, data: xr.Dataset, tested: NDArray[np.int_], highest: Mask
 ) -> pd.DataFrame:
@@ -122,6 +131,19 @@ def judge_model(
     draws = predicted["e2e_s"].values
     rows = score(draws, np.median(draws, axis=0), held)
     rows["status"] = predicted["status"].values
+    for name in ("ttft", "tpot"):
+        if f"{name}_s" in predicted and f"mean_{name}_s" in held:
+            score_extra(rows, name, predicted[f"{name}_s"].values, held[f"mean_{name}_s"].values)
+    if "spread_heterogeneity" in seen["posterior"]:
+        levels = held["quantile"].values
+        quantiles = predict_quantiles(seen, scenarios, levels, kind="run").values
+        for i in np.flatnonzero(levels > 0.9):
+            score_extra(
+                rows,
+                f"p{100 * levels[i]:.0f}",
+                np.where(np.isfinite(quantiles[..., i]), quantiles[..., i], ceiling_of_runs(held)),
+                held["e2e_quantile_s"].values[:, i],
+            )
     rows["rate_at_cap"] = np.median(cap_of_runs(held) / draws, axis=0)
     rows["rate_at_latency"] = [
         rate_at_latency(seen, scenario, latency) if is_high else np.nan
@@ -200,6 +222,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--draws", type=int, help="kept per chain; default 1000 (quick: 50)")
     parser.add_argument("--tune", type=int, help="discarded per chain; default 500 (quick: 150)")
     parser.add_argument("--chains", type=int, help="default 4 (quick: 2)")
+    parser.add_argument("--responses", default=",".join(RESPONSES), help="besides the mean e2e")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--save-runs", metavar="CSV", help="also write a row per run and method")
     options = parser.parse_args()
@@ -217,7 +240,9 @@ def main() -> None:
     data = load_data(options.data, few)
     priors = default_priors(data)
     began = time.perf_counter()
-    compiled = compile_model(build_model(data, priors), starting_point(data, priors))
+    responses = tuple(options.responses.split(",")) if options.responses else ()
+    model = build_model(data, priors, responses=responses)
+    compiled = compile_model(model, starting_point(data, priors))
     compile_s = round(time.perf_counter() - began, 1)
     rows, verdicts = run_folds(data, compiled, options)
     figures = figures_by_verifier(rows)
@@ -234,6 +259,7 @@ def main() -> None:
         rows.to_csv(options.save_runs, index=False)
     if not options.quick:
         name = "heldout" + ("_unseen_high" if options.unseen_high else "")
+        name += "" if options.responses == ",".join(RESPONSES) else "_e2e_only"
         name += "" if options.data == "scaling-study" else f"_{options.data.replace('-', '_')}"
         write_results(
             name,

@@ -25,6 +25,7 @@ COLUMNS = {
     "rate_error_completed": ("rate at cap: error to completed %", "{:.1f}"),
     "rate_error_admitted": ("to completed + in flight %", "{:.1f}"),
 }
+EXTRA = {"p95": "p95 of e2e", "p99": "p99 of e2e", "ttft": "mean ttft", "tpot": "mean tpot"}
 POOLED = "all"
 NOTES = """\
 Errors are medians of |predicted / measured - 1| over runs, of the mean end-to-end latency, and
@@ -59,10 +60,34 @@ def _figures(rows: pd.DataFrame) -> dict[str, float]:
         "crps_log": 100 * float(rows["crps_log"].mean()),
         "crps_s": float(rows["crps_s"].mean()),
         "log_score": float(rows["log_score"].mean()),
+        **_extra_figures(rows),
         "capped": len(capped),
         "rate_error_completed": at_cap["completed"],
         "rate_error_admitted": at_cap["admitted"],
     }
+
+
+def _extra_figures(rows: pd.DataFrame) -> dict[str, float]:
+    """Return error and cover of the other responses that the rows have, %."""
+    found = {}
+    for name in EXTRA:
+        if f"{name}_error" in rows and rows[f"{name}_error"].notna().any():
+            found[f"{name}_error"] = float(rows[f"{name}_error"].median())
+            found[f"{name}_in_90"] = 100 * float(rows[f"{name}_in_90"].mean())
+    return found
+
+
+def extra_table(figures: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """Return the model's figures for percentiles, ttft and tpot as Markdown, one row a verifier."""
+    lines = []
+    for verifier, methods in figures.items():
+        line = {"verifier": verifier}
+        for name, head in EXTRA.items():
+            if f"{name}_error" in methods["model"]:
+                error, cover = (methods["model"][f"{name}_{part}"] for part in ("error", "in_90"))
+                line |= {f"{head}: error %": f"{error:.1f}", "in 90 % " + head: f"{cover:.0f} %"}
+        lines.append(line)
+    return markdown(pd.DataFrame(lines).fillna(""))
 
 
 def figures_by_verifier(rows: pd.DataFrame) -> dict[str, dict[str, dict[str, Any]]]:
@@ -124,6 +149,8 @@ def heldout_text(
         f"# {title}",
         markdown(pd.DataFrame(lines)),
         NOTES,
+        "Other responses, model only, predicted from the control as well:",
+        extra_table(figures),
         f"The model's labels, judged against the training runs: {labels}.",
     ]
     return "\n\n".join([*parts, "\n".join(folds), footer])

@@ -80,6 +80,7 @@ def fake_fit(
             "discrepancy_sd": _same(discrepancy_sd, "base", data, shape),
             "load_discrepancy_sd": _same(load_discrepancy_sd, "base", data, shape),
             "request_cv": _same(request_cv, "base", data, shape),
+            "acceptance_request_sd": (("chain", "draw"), np.full(shape, 1e-6)),
             "tail_dof": (("chain", "draw"), np.full(shape, 8.0)),
             "extrapolation_sd": (("chain", "draw"), np.full(shape, extrapolation_sd)),
             "log_boot": _same(0.0, "sweep", data, shape),

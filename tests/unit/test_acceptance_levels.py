@@ -60,13 +60,13 @@ def pooled_by_steps(theta, spread, k):
 
 
 def test_first_position_falls_with_the_draft_length_as_requests_differ():
-    theta, spread = 0.8, 0.4
+    theta, spread = 0.8, 0.2  # first order: exact as the spread goes to 0
     true = [np.log(1 / pooled_by_steps(theta, spread, k)[0] - 1) * -1 for k in (1, 3, 5)]
     rates = [sigmoid(theta)] * 5
     shifts = [step_shift(rates, spread, k) for k in (1, 3, 5)]
     falls = np.diff(true)
-    assert (falls < -0.02).all()
-    np.testing.assert_allclose(-np.diff(shifts), falls, rtol=0.1)
+    np.testing.assert_allclose(-np.diff(shifts), falls, rtol=0.05)
+    assert (falls < -0.004).all()
     shifted = [np.log(1 / rates_of_steps(rates, spread, k)[0] - 1) * -1 for k in (1, 3, 5)]
     np.testing.assert_allclose(shifted, theta - np.array(shifts))
 
@@ -132,6 +132,6 @@ def test_information_is_fishers(data):
     # E[A] = 0.75, Var = 0.6875, slopes 0.375 and 0.125 (see accepted_moments)
     assert found.of_level[1] == pytest.approx(400 * 0.25 / 0.6875, rel=1e-2)
     assert found.place[1] == pytest.approx(0.25, rel=1e-2)
-    assert found.of_decay[1] == 0
+    assert found.of_decay[1] == pytest.approx(0, abs=1e-9)
     # A run's own deviation bounds what it can tell.
     assert (information(data, np.full(2, 0.01)).of_level < 300).all()

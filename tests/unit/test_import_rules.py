@@ -22,37 +22,77 @@ exceptions        |                               |
 schema            | numpy                         | exceptions
 validate          | ARRAYS                        | exceptions schema
 physics.*         | numpy                         |
-simulate          | numpy pandas                  | LOW
+simulate_*        | numpy pandas scipy numba      | LOW
+simulate          | numpy pandas rich             | LOW simulate_*
+request_statistics | numpy pandas                 | LOW
 labels            | numpy pandas                  | LOW
 run_checks        | numpy pandas                  | LOW
 acceptance_counts | numpy pandas                  | LOW run_checks
-run_variables     | ARRAYS                        | LOW
+run_variables     | ARRAYS                        | LOW run_checks
 unit_checks       | numpy pandas                  | LOW
 frames            | numpy pandas                  | LOW run_checks unit_checks
 data              | ARRAYS                        | LOW frames ROWS
 datasets          | numpy pandas                  | LOW frames
-priors            | ARRAYS GRAPH scipy            | LOW physics.*
+prior             | numpy scipy                   | LOW
+acceptance_priors |                               | prior
+acceptance_levels | numpy xarray                  | LOW physics.*
+acceptance_likelihoods | numpy GRAPH              | LOW
+percentile_ratios | numpy scipy                   | LOW physics.*
+tail_likelihood   | numpy GRAPH                   | LOW physics.* percentile_ratios
+priors            | ARRAYS GRAPH scipy            | LOW physics.* prior acceptance_priors
+population        | ARRAYS GRAPH                  | LOW priors
+run_load          | numpy xarray                  | LOW physics.*
+expert_graph      | ARRAYS GRAPH                  | LOW physics.* labels priors
+acceptance_graph  | ARRAYS GRAPH                  | LOW physics.* priors population
++ acceptance_levels acceptance_likelihoods
 likelihoods       | ARRAYS GRAPH                  | LOW physics.*
 shares_of_sums    | GRAPH                         |
-graph             | ARRAYS GRAPH                  | LOW physics.* priors shares_of_sums
+graph             | ARRAYS GRAPH                  | LOW physics.* labels priors population
++ shares_of_sums expert_graph
+ttft_graph        | ARRAYS GRAPH                  | LOW physics.* prior population run_load
+percentile_graph  | ARRAYS GRAPH                  | LOW physics.* prior population
++ acceptance_levels percentile_ratios tail_likelihood
 model             | ARRAYS GRAPH                  | LOW physics.* data priors likelihoods graph
-start             | ARRAYS scipy                  | LOW physics.* priors graph model
++ run_load population acceptance_graph expert_graph ttft_graph percentile_graph
+start             | ARRAYS scipy                  | LOW physics.* labels priors graph model
++ run_load acceptance_graph acceptance_levels
 convergence       | ARRAYS arviz                  | LOW
 storage           | ARRAYS                        | LOW
-fitting           | ARRAYS GRAPH nutpie           | LOW data priors model start convergence storage
+fitting           | ARRAYS GRAPH nutpie           | LOW data priors model start convergence
++ storage acceptance_graph
 scenario          | numpy pandas                  | LOW
-posterior         | numpy xarray                  | LOW physics.* scenario
+posterior         | numpy xarray                  | LOW physics.* labels scenario acceptance_levels
 support           | numpy xarray                  | LOW scenario
+new_pairs         | numpy xarray                  | LOW physics.* priors scenario posterior
+configuration     | numpy xarray                  | LOW physics.* run_load scenario posterior
++ new_pairs
+request_latency   | numpy                         | LOW physics.* configuration percentile_ratios
++ acceptance_levels
 predict           | ARRAYS scipy                  | LOW physics.* scenario posterior support
++ configuration request_latency
+acceptance_predict | ARRAYS                       | LOW physics.* acceptance_levels posterior
 summary           | ARRAYS                        | LOW
-shares            | ARRAYS                        | LOW physics.* scenario predict
-check             | ARRAYS pymc                   | LOW physics.* data priors model posterior
+shares            | ARRAYS                        | LOW physics.* scenario predict configuration
+check             | ARRAYS pymc                   | LOW physics.* labels data priors model
++ posterior run_load acceptance_graph acceptance_levels expert_graph
 decision          | pandas                        |
 decide            | ARRAYS                        | LOW physics.* scenario predict decision
++ configuration
 policy            | ARRAYS                        | LOW physics.* scenario predict decide
 break_even        | ARRAYS                        | LOW physics.* scenario support predict decide
++ configuration
 curves            | ARRAYS                        | LOW scenario support predict decide
-baselines         | ARRAYS scipy                  | LOW physics.*
++ configuration
+run_law           | ARRAYS                        | LOW physics.* labels run_load
++ acceptance_graph acceptance_levels expert_graph likelihoods model ttft_graph
+generate          | ARRAYS                        | LOW physics.* run_load run_law
+uniformity        | ARRAYS scipy                  | LOW
+sbc_quantities    | ARRAYS                        | LOW physics.* scenario posterior predict
++ configuration break_even run_law
+sbc_mistakes      | ARRAYS                        | LOW run_law
+sbc               | ARRAYS nutpie                 | LOW data priors model start fitting generate
++ run_law sbc_quantities sbc_mistakes
+baselines         | ARRAYS scipy                  | LOW physics.* acceptance_levels
 readers.*         | numpy pandas                  | LOW frames
 plots.*           | ARRAYS matplotlib arviz_plots | LOW
 report            | ARRAYS rich                   | LOW MIDDLE plots.*
@@ -79,6 +119,7 @@ MAY_IMPORT_FRONT = [*FRONT, "demo", "__init__"]
 NEVER = {
     "physics.*": ["pandas", "xarray", "pymc", "pytensor"],
     "simulate": ["physics.*", "likelihoods", "model"],
+    "simulate_*": ["physics.*", "likelihoods", "model"],
     "plots.*": ["model", "fitting", "predict", "pymc"],
     "decide": ["model", "likelihoods", "priors", "fitting", "posterior", "pymc", "nutpie"],
     "policy": ["model", "likelihoods", "priors", "fitting", "posterior", "pymc", "nutpie"],
@@ -88,7 +129,7 @@ NEVER = {
 def read_table() -> dict[str, tuple[list[str], list[str]]]:
     """Parse the table: line name -> (libraries, modules of bayes_sd)."""
     rules = {}
-    for line in TABLE.strip().splitlines():
+    for line in TABLE.strip().replace("\n+", " ").splitlines():
         (name,), *cells = (cell.split() for cell in line.split("|"))
         libraries, modules = ([x for w in cell for x in SETS.get(w, [w])] for cell in cells)
         rules[name] = (libraries, modules)

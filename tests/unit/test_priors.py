@@ -8,9 +8,9 @@ import xarray as xr
 from scipy import stats
 
 from bayes_sd.exceptions import ArgumentError
+from bayes_sd.prior import FAMILIES
 from bayes_sd.priors import (
     CPU_SLOWDOWN,
-    FAMILIES,
     RESOURCE,
     Prior,
     check_priors,

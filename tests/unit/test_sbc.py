@@ -6,17 +6,22 @@ Exact draws of it must pass, and those of a wrong posterior must not.
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pymc as pm
 import pytest
 import xarray as xr
 from scipy import stats
 
+from bayes_sd.data import to_dataset
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.plots.calibration import plot_calibration
-from bayes_sd.sbc import rank_of_first
-from bayes_sd.sbc_quantities import parameter_draws, turn_of_draws
+from bayes_sd.run_law import steps_of_draws
+from bayes_sd.sbc import check_replaceable
+from bayes_sd.sbc_mistakes import WRONG
+from bayes_sd.sbc_quantities import parameter_draws, turn_of_draws, with_fixed
 from bayes_sd.scenario import Scenario
-from bayes_sd.uniformity import calibration_verdict, rank_band, uniformity_p_values
+from bayes_sd.uniformity import calibration_verdict, rank_band, rank_of_first, uniformity_p_values
 from tests.fake_fit import fake_fit
+from tests.simulated_runs import simulated_frame
 
 NUM_SIMULATIONS, NUM_RANKS, NUM_DATA = 200, 99, 5
 
@@ -175,3 +180,57 @@ def test_plot_names_what_is_outside():
     title = ax.get_title(loc="left")
     assert title == f"200 simulations, 8 quantities: {len(outside)} outside, 0.4 expected by chance"
     plt.close("all")
+
+
+def test_a_response_that_stays_as_it_is_is_refused():
+    with pm.Model() as model:
+        theta = pm.Normal("theta")
+        set_anew = pm.Data("data_of_a", np.zeros(3))
+        pm.Normal("a", theta, 1, observed=set_anew)
+        check_replaceable(model)
+        pm.Normal("b", theta, 1, observed=np.zeros(3))
+    with pytest.raises(ArgumentError, match=r"must all be data. Got constants for \['b'\]"):
+        check_replaceable(model)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_every_mistake_changes_something(name):
+    mistake = WRONG[name]
+    assert mistake.about
+    assert mistake.fixed or mistake.steps or mistake.score_weight != 1
+
+
+def test_a_parameter_held_at_a_number_is_no_longer_drawn():
+    with pm.Model(coords={"deployment": ["a", "b"]}) as model:
+        sd = pm.LogNormal("boot_sd", dims="deployment")
+        pm.Deterministic("log_boot", 2 * sd, dims="deployment")
+    changed = WRONG["no_boot"].change(model)
+    assert not changed.free_RVs
+    assert pm.draw(changed["log_boot"]).tolist() == [0.0, 0.0]
+    assert [v.name for v in model.free_RVs] == ["boot_sd"]
+    truth = xr.Dataset({"boot_sd": (("sample", "deployment"), [[0.1, 0.2]])})
+    posterior = xr.Dataset({"x": (("chain", "draw"), np.zeros((2, 3)))})
+    held = with_fixed(posterior, truth, WRONG["no_boot"].fixed)
+    assert held["boot_sd"].dims == ("chain", "draw", "deployment")
+    assert (held["boot_sd"] == 0).all()
+
+
+def test_another_token_per_step_means_fewer_steps():
+    data = to_dataset(simulated_frame(load_shares=(0.1,), draft_lengths=(3,)))
+    shape = (1, data.sizes["acceptance_group"], data.sizes["position"])
+    draws = xr.Dataset(
+        {
+            "conditional_acceptance_rate": (
+                ("sample", "acceptance_group", "position"),
+                np.full(shape, 0.6),
+            ),
+            "acceptance_request_sd": ("sample", [1e-6]),
+        }
+    )
+    right, wrong = steps_of_draws(data, draws)[0], WRONG["bonus_token"].steps(data, draws)[0]
+    counted = data["group_of_run"].values >= 0
+    # 1 + q_1 + q_2 + q_3 tokens per step, and 2 + q_1 + q_2; 127 tokens.
+    emitted = [1 + 0.6 + 0.36 + 0.216, 2 + 0.6 + 0.36]
+    np.testing.assert_allclose(right[counted], 127 / emitted[0], rtol=0.02)
+    np.testing.assert_allclose(wrong[counted], 127 / emitted[1], rtol=0.02)
+    np.testing.assert_array_equal(right[~counted], wrong[~counted])

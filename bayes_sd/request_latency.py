@@ -1,0 +1,124 @@
+"""Latency of single requests about the mean of a configuration: quantiles and draws."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayes_sd.configuration import Configuration
+from bayes_sd.percentile_ratios import expected_levels, ratio_covariance
+from bayes_sd.physics.request_quantiles import request_draws, request_quantile
+from bayes_sd.physics.request_spread import (
+    load_variance,
+    request_spread,
+    steps_variance_renewal,
+    tail_excess,
+)
+
+__all__ = ["Spread", "draw_requests", "quantiles_of_run", "request_quantile", "spread_of"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What a request's latency is about its mean; arrays over draws."""
+
+    spread: np.ndarray
+    skew: np.ndarray
+    excess: np.ndarray
+
+
+def spread_of(configuration: Configuration, batch: np.ndarray, mean_s: np.ndarray) -> Spread | None:
+    """Return the spread of requests at a load; None if no fitted run had percentiles.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        A scenario looked up in a fit.
+    batch, mean_s : array, (draw,)
+        Requests in the system, and mean latency, s; infinite past capacity.
+    """
+    found, costs = configuration.cell.request_spread, configuration.costs
+    if found is None:
+        return None
+    held = np.where(np.isfinite(batch), batch, 1.0)
+    latency = configuration.latency(held)
+    elasticity = configuration.elasticity(held)
+    is_closed = configuration.arrivals == "closed"
+    one_minus = np.ones_like(elasticity) if is_closed else 1 - elasticity
+    noise = float(configuration.arrivals in ("poisson", "bursty"))
+    own = costs.prefill_fixed_s + costs.prefill_per_token_s * configuration.input_len
+    spread = request_spread(
+        steps_cv2=_steps_cv2(configuration),
+        decode_share=1 - own / latency,
+        heterogeneity=found["spread_heterogeneity"],
+        load_factor=found["load_factor"],
+        load_cv2=load_variance(one_minus, held, noise),
+    )
+    seconds = np.where(np.isfinite(mean_s), mean_s, latency)
+    return Spread(
+        np.asarray(spread),
+        found["spread_skew"],
+        np.asarray(tail_excess(found["backlog_s"], 1 - elasticity, seconds)),
+    )
+
+
+def _steps_cv2(configuration: Configuration) -> np.ndarray | float:
+    """Return Var(N) / N^2 of the steps of one request; 0 without drafts."""
+    drafts = configuration.scenario.num_speculative_tokens
+    if not drafts:
+        return 0.0
+    variance = steps_variance_renewal(
+        max(configuration.output_len - 1, 1.0), list(configuration.rates), drafts
+    )
+    return np.asarray(np.maximum(variance, 0.0) / configuration.steps**2)
+
+
+def draw_requests(mean_s: np.ndarray, about: Spread, rng: np.random.Generator) -> np.ndarray:
+    """Draw one request's latency for each draw of the mean, s; infinite past capacity."""
+    finite = np.isfinite(mean_s)
+    drawn = request_draws(
+        np.where(finite, mean_s, 1.0),
+        rng,
+        spread=about.spread,
+        skew=about.skew,
+        excess=about.excess,
+    )
+    return np.where(finite, drawn, np.inf)
+
+
+def quantiles_of_run(
+    configuration: Configuration,
+    mean_s: np.ndarray,
+    about: Spread,
+    levels: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Draw the percentiles that a fresh run of ``num_requests`` would report, s, (draw, level).
+
+    Each draw's quantiles, with the sampling error of order statistics and the misfit of
+    `bayes_sd.tail_likelihood`, whose covariance `bayes_sd.percentile_ratios` gives.
+    """
+    found = configuration.cell.request_spread
+    if found is None:
+        raise ValueError("the fit has no percentiles")
+    n = configuration.scenario.num_requests
+    at = expected_levels(levels, [n])[0]
+    finite = np.isfinite(mean_s)
+    central = request_quantile(
+        at,
+        np.where(finite, mean_s, 1.0),
+        spread=about.spread,
+        skew=about.skew,
+        excess=about.excess,
+    )
+    factor = np.linalg.cholesky(ratio_covariance(at))
+    standard = rng.standard_normal(central.shape)
+    dof = found["percentile_dof"] + 1
+    tail = np.sqrt(dof / rng.chisquare(dof))
+    bulk = np.sqrt(about.spread**2 / n + found["percentile_misfit_sd"] ** 2)
+    scale = np.repeat((bulk * tail)[:, None], central.shape[1], axis=1)
+    top_dof = found["percentile_top_dof"] + 1
+    top = np.sqrt(bulk**2 + (found["excess_misfit"] * about.excess) ** 2)
+    heavy = top * np.sqrt(top_dof / rng.chisquare(top_dof))
+    if levels[-1] >= 0.985:
+        scale[:, -1] = heavy
+    return np.where(finite[:, None], central * np.exp((scale * standard) @ factor.T), np.inf)
