@@ -154,8 +154,9 @@ def resolve_all(
         if not isinstance(s, Scenario):
             raise ArgumentError(f"scenario must be a Scenario. Got {s!r} instead.")
         lengths = (s.input_len_tokens, s.output_len_tokens)
-        key = (s.pair, s.num_speculative_tokens, s.drafter_loaded, s.acceptance, *lengths)
-        key += (s.verifier, s.deployment, s.verifier_params_b, s.drafter_params_b)
+        new = (s.verifier, s.deployment, s.verifier_params_b, s.drafter_params_b)
+        arm = (s.pair, s.num_speculative_tokens, s.drafter_loaded, s.acceptance)
+        key = (*arm, *lengths, *new)
         if key not in known:
             known[key] = resolve(tree, s, allow_new=allow_new, random_seed=random_seed)
         yield replace(known[key], scenario=s)

@@ -94,7 +94,8 @@ def stored_priors(tree: xr.DataTree) -> dict[str, Prior]:
     """
     if "priors" not in tree.attrs:
         raise ArgumentError("this fit does not hold its priors: fit again with this version.")
-    return {n: Prior(*fields, reason="") for n, fields in json.loads(tree.attrs["priors"]).items()}
+    found = json.loads(tree.attrs["priors"])
+    return {n: Prior(f, c, s, unit, "") for n, (f, c, s, unit) in found.items()}
 
 
 def _known_base(tree: xr.DataTree, name: str) -> int:

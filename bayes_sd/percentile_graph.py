@@ -34,7 +34,10 @@ def percentile_data(data: xr.Dataset) -> RatioData | None:
     if not usable.any():
         return None
     return ratio_data(
-        quantile, data["mean_e2e_s"].values, data["num_requests"].values, data["quantile"].values
+        quantile,
+        data["mean_e2e_s"].values,
+        data["num_requests"].values,
+        list(data["quantile"].values),
     )
 
 

@@ -137,7 +137,7 @@ def cell(tree: xr.DataTree, name: str, *, drafts: bool) -> Cell:
     base, pair = find_cell(tree, name, drafts=drafts)
     posterior = tree["posterior"].dataset
     constant = tree["constant_data"].dataset
-    fields = {f: flat_draws(posterior[f].isel(base=base)) for f in BASE_FIELDS}
+    fields: dict[str, Any] = {f: flat_draws(posterior[f].isel(base=base)) for f in BASE_FIELDS}
     present = [f for f in OPTIONAL_FIELDS if f in posterior]
     fields |= {f: flat_draws(posterior[f].isel(base=base)) for f in present}
     if "expert_share" in fields:

@@ -95,6 +95,10 @@ def _count(name: str, unit: str, low: int, meaning: str, *, required: bool = Fal
     return Column(name, unit, "int", float(low), None, required, meaning)
 
 
+def _counts(name: str, unit: str, meaning: str) -> Column:
+    return Column(name, unit, "floats", 0.0, None, False, f"{meaning} Joined by ';'.")
+
+
 def _amount(
     name: str, unit: str, meaning: str, *, required: bool = False, zero: bool = False
 ) -> Column:
@@ -238,32 +242,16 @@ _ACCEPTANCE = (
     _count("num_drafts", "steps", 0, "Steps that drafted."),
     _count("num_draft_tokens", "tokens", 0, "Drafted tokens."),
     _count("num_accepted_tokens", "tokens", 0, "Accepted drafted tokens."),
-    Column(
-        "accepted_per_position",
-        "tokens",
-        "floats",
-        0.0,
-        None,
-        False,
-        "Accepted drafts at position 1, 2, ..., joined by ';'.",
+    _counts(
+        "accepted_per_position", "tokens", "Accepted drafts at position 1, 2, ..., joined by ';'."
     ),
-    Column(
-        "accepted_length_counts",
-        "steps",
-        "floats",
-        0.0,
-        None,
-        False,
-        "Steps that accepted 0, 1, ..., k drafts, joined by ';'.",
+    _counts(
+        "accepted_length_counts", "steps", "Steps that accepted 0, 1, ..., k drafts, joined by ';'."
     ),
-    Column(
+    _counts(
         "expert_token_counts",
         "tokens",
-        "floats",
-        0.0,
-        None,
-        False,
-        "Tokens that each expert got over the run, joined by ';'; a layer, or the mean over them.",
+        "Tokens that each expert of a layer got.",
     ),
     Column(
         "acceptance_per_position",

@@ -89,7 +89,7 @@ def calibration_verdict(result: xr.Dataset, *, level: float = 0.95) -> Calibrati
     ----------
     result : xarray.Dataset
         As `run_sbc` returns: ``rank`` (simulation, quantity), whole numbers from 0 to the
-        attribute ``num_ranks``.
+        attribute ``num_ranks``. Quantities with the same ranks in every simulation count once.
     level : float
         Probability that all of one quantity's curve is inside its band, if it is uniform.
 
@@ -124,7 +124,10 @@ def calibration_verdict(result: xr.Dataset, *, level: float = 0.95) -> Calibrati
     probability(level, "level", ends=False)
     ranks = result["rank"].transpose("simulation", "quantity").values
     num_ranks = int(result.attrs["num_ranks"])
-    names = [str(name) for name in result["quantity"].values]
+    # A cost and its logarithm have the same ranks, and are one quantity.
+    kept = np.sort(np.unique(ranks, axis=1, return_index=True)[1])
+    ranks = ranks[:, kept]
+    names = [str(name) for name in result["quantity"].values[kept]]
     p_values = uniformity_p_values(ranks, num_ranks)
     outside = p_values < 1 - level
     number, expected = len(names), len(names) * (1 - level)

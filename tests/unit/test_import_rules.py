@@ -25,7 +25,7 @@ physics.*         | numpy                         |
 simulate_*        | numpy pandas scipy numba      | LOW
 simulate          | numpy pandas rich             | LOW simulate_*
 request_statistics | numpy pandas                 | LOW
-labels            | numpy pandas                  | LOW
+labels            | ARRAYS                        | LOW
 run_checks        | numpy pandas                  | LOW
 acceptance_counts | numpy pandas                  | LOW run_checks
 run_variables     | ARRAYS                        | LOW run_checks
@@ -83,16 +83,21 @@ break_even        | ARRAYS                        | LOW physics.* scenario suppo
 + configuration
 curves            | ARRAYS                        | LOW scenario support predict decide
 + configuration
-run_law           | ARRAYS                        | LOW physics.* labels run_load
-+ acceptance_graph acceptance_levels expert_graph likelihoods model ttft_graph
+run_law           | ARRAYS scipy                  | LOW physics.* labels posterior acceptance_graph
++ acceptance_levels expert_graph likelihoods
+generate_counts   | ARRAYS scipy                  | LOW acceptance_likelihoods run_law
 generate          | ARRAYS                        | LOW physics.* run_load run_law
++ generate_counts ttft_graph
 uniformity        | ARRAYS scipy                  | LOW
 sbc_quantities    | ARRAYS                        | LOW physics.* scenario posterior predict
-+ configuration break_even run_law
-sbc_mistakes      | ARRAYS                        | LOW run_law
-sbc               | ARRAYS nutpie                 | LOW data priors model start fitting generate
++ configuration
++ break_even run_law generate_counts
+sbc_mistakes      | ARRAYS GRAPH                  | LOW run_law
+sbc               | ARRAYS GRAPH nutpie rich arviz | LOW data priors model start fitting generate
++ uniformity
 + run_law sbc_quantities sbc_mistakes
-baselines         | ARRAYS scipy                  | LOW physics.* acceptance_levels
+measured_acceptance | numpy xarray                | LOW physics.* acceptance_levels
+baselines         | ARRAYS scipy                  | LOW physics.* measured_acceptance
 readers.*         | numpy pandas                  | LOW frames
 plots.*           | ARRAYS matplotlib arviz_plots | LOW
 report            | ARRAYS rich                   | LOW MIDDLE plots.*
@@ -109,7 +114,8 @@ SETS = {
     "ROWS": ["run_checks", "labels", "acceptance_counts", "run_variables"],
     "MIDDLE": (
         "frames data priors model convergence storage fitting check scenario posterior predict "
-        "summary shares decision decide policy break_even curves"
+        "summary shares decision decide policy break_even curves prior acceptance_predict sbc "
+        "uniformity request_statistics simulate simulate_*"
     ).split(),
     "SHOWN": ["datasets", "plots.*", "report", "render"],
 }

@@ -81,6 +81,13 @@ def test_one_bad_quantity_among_many_is_found():
     assert verdict.worst == "theta[7]"
 
 
+def test_a_quantity_and_its_logarithm_count_once():
+    ranks = np.random.default_rng(6).integers(0, NUM_RANKS + 1, size=(NUM_SIMULATIONS, 3))
+    verdict = calibration_verdict(result_of(ranks[:, [0, 1, 0, 2]]))
+    assert verdict.table.index.tolist() == ["theta[0]", "theta[1]", "theta[3]"]
+    assert verdict.num_quantities == verdict.curves.sizes["quantity"] == 3
+
+
 @pytest.mark.parametrize("level", [0.9, 0.95])
 def test_uniform_ranks_leave_the_band_as_often_as_it_says(level):
     """Of 4,000 curves of other seeds than the band's; the tolerance is 4 standard errors."""
