@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from bayes_sd.request_statistics import summarise_requests
     from bayes_sd.sbc import run_sbc
     from bayes_sd.scenario import Scenario
+    from bayes_sd.sensitivity import prior_sensitivity
     from bayes_sd.shares import latency_shares
     from bayes_sd.simulate import simulate_runs, simulated_capacity_rps
     from bayes_sd.simulate_arm import SimulatedArm
@@ -93,6 +94,7 @@ _MODULE_OF = {
     "run_sbc": "sbc",
     "calibration_verdict": "uniformity",
     "plot_calibration": "plots.calibration",
+    "prior_sensitivity": "sensitivity",
     "latency_curves": "curves",
     "plot_latency": "plots.latency",
     "plot_draft_length": "plots.draft_length",
@@ -136,6 +138,7 @@ __all__ = [
     "predict_latency",
     "predict_quantiles",
     "prior_predictive_latency",
+    "prior_sensitivity",
     "run_sbc",
     "save",
     "simulate_run",

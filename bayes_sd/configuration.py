@@ -67,7 +67,11 @@ class Configuration:
         The formula is that of `bayes_sd.ttft_graph`; its misfit belongs to the configuration.
         """
         where, costs = self.cell, self.costs
-        if where.first_wait_steps is None or where.ttft_discrepancy_sd is None:
+        if (
+            where.first_wait_steps is None
+            or where.ttft_discrepancy_sd is None
+            or where.ttft_own_share is None
+        ):
             return None
         _, others = met_by_arrivals(batch, self.arrivals)
         own = costs.prefill_fixed_s + costs.prefill_per_token_s * self.input_len
@@ -75,7 +79,8 @@ class Configuration:
         step = (self.latency(batch) - own - stalls) / np.maximum(self.steps, 1.0)
         rng = configuration_rng(self, random_seed + 2)
         misfit = where.ttft_discrepancy_sd * rng.standard_t(TTFT_TAIL_DOF, own.shape)
-        return np.asarray((own + where.first_wait_steps * step) * np.exp(misfit))
+        first = where.ttft_own_share * own + where.first_wait_steps * step
+        return np.asarray(first * np.exp(misfit))
 
     def _request(self) -> dict[str, Any]:
         return {

@@ -139,9 +139,10 @@ def _first_token(
     law = run_law(part, draws, steps[:, at])
     held = np.isfinite(batch[:, at])
     wait = draws_of_runs(draws, "first_wait_steps", part)
+    share = draws_of_runs(draws, "ttft_own_share", part)
     spread = draws_of_runs(draws, "ttft_discrepancy_sd", part)
     noise = spread * rng.standard_t(TTFT_TAIL_DOF, held.shape)
-    typical = law.first_token(np.where(held, batch[:, at], 1.0), wait)
+    typical = law.first_token(np.where(held, batch[:, at], 1.0), wait, share)
     first[:, at] = np.where(held, typical * np.exp(law.log_boot + noise), np.inf)
     return first
 

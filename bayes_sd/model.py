@@ -103,7 +103,7 @@ def build_model(
     >>> frame = load_vllm_cpu("dense", quiet_only=True)
     >>> model = build_model(to_dataset(frame[~frame["is_throughput_test"]]))
     >>> sorted(v.name for v in model.observed_RVs)
-    ['accepted', 'log_latency']
+    ['accepted', 'log_latency', 'log_ttft', 'percentile_ratios']
     """
     if not isinstance(data, xr.Dataset):
         data = to_dataset(data)

@@ -15,7 +15,7 @@ import xarray as xr
 from bayes_sd.exceptions import ArgumentError, UnknownPairError
 from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.physics.jumps import JUMP_TOKENS
-from bayes_sd.posterior import Cell, cell, find_label, fitted_bases, flat_draws
+from bayes_sd.posterior import TTFT_FIELDS, Cell, cell, find_label, fitted_bases, flat_draws
 from bayes_sd.priors import (
     DRAFTER_COSTS,
     REFERENCE,
@@ -79,8 +79,7 @@ def new_cell(tree: xr.DataTree, scenario: Scenario, rng: np.random.Generator) ->
             name: getattr(found, name)
             for name in (*OF_BASES, "boot_sd", "tail_dof", "extrapolation_sd")
         },
-        first_wait_steps=found.first_wait_steps,
-        ttft_discrepancy_sd=found.ttft_discrepancy_sd,
+        **{name: getattr(found, name) for name in TTFT_FIELDS},
     )
 
 
@@ -225,7 +224,7 @@ def _errors(
     posterior = tree["posterior"].dataset
     draw = np.arange(size)
     chosen = rng.integers(posterior.sizes["base"], size=size)
-    of_bases = [n for n in (*OF_BASES, "first_wait_steps", "ttft_discrepancy_sd") if n in posterior]
+    of_bases = [n for n in (*OF_BASES, *TTFT_FIELDS) if n in posterior]
     boot = _sample(priors["boot_sd"], size, rng)
     if place is not None:
         boot = flat_draws(posterior["boot_sd"].isel(deployment=place))

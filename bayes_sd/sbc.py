@@ -261,9 +261,7 @@ def _rank_one(
         )
         posterior = with_fixed(tree["posterior"].to_dataset(), truth, mistake.fixed)
         values = parameter_draws(posterior, truth, data, quantities, seed)
-        shape = (settings["chains"], -1, values.shape[1])
-        table = xr.Dataset({"x": (("chain", "draw", "quantity"), values.values[1:].reshape(shape))})
-        ess = az.ess(table, method="bulk")["x"].values
+        r_hat, ess = convergence_of(values.values[1:], settings["chains"])
         if np.nanmin(ess) >= num_ranks:
             break
     total = len(values) - 1
@@ -276,8 +274,21 @@ def _rank_one(
             "truth": ("quantity", values.values[0]),
             "ess": ("quantity", ess),
             "divergences": int(stats["diverging"].sum()),
-            "max_r_hat": float(np.nanmax(az.rhat(table)["x"].values)),
+            "max_r_hat": float(np.nanmax(r_hat)),
             "num_draws": total,
         },
         coords={"quantity": values["quantity"].values},
     )
+
+
+def convergence_of(draws: np.ndarray, chains: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return R-hat and bulk ESS of each column; NaN for those that never move."""
+    moving = (draws != draws[0]).any(axis=0)
+    # Both hang on the order alone: an infinite value may be any that is above the others.
+    finite = np.where(np.isinf(draws), np.nan, draws)
+    draws = np.where(np.isinf(draws), np.nanmax(finite, axis=0, initial=0) + 1, draws)
+    shape = (chains, -1, moving.sum())
+    table = xr.Dataset({"x": (("chain", "draw", "quantity"), draws[:, moving].reshape(shape))})
+    figures = np.full((2, len(moving)), np.nan)
+    figures[:, moving] = az.rhat(table)["x"].values, az.ess(table, method="bulk")["x"].values
+    return figures[0], figures[1]

@@ -59,7 +59,8 @@ WRONG = {
         steps=_steps_with_another_token,
     ),
     "counted_twice": Mistake(
-        "the fitted model scores the latency at a rate, and rate x latency as well",
+        "the fitted model scores the latency at a rate, and rate x latency as well: every run "
+        "counts twice",
         score_weight=2.0,
     ),
 }

@@ -8,7 +8,7 @@ import xarray as xr
 
 from bayes_sd.exceptions import FitFileError
 
-FORMAT = "bayes_sd fit 1"
+FORMAT = "bayes_sd fit 2"
 
 
 def save(tree: xr.DataTree, path: str | Path) -> Path:

@@ -1,11 +1,14 @@
 r"""Time to first token of a run, given its latency.
 
-.. math:: TTFT = c_{1p} + c_{1q} p + \omega \; step(n, k)
+.. math:: TTFT = \rho (c_{1p} + c_{1q} p) + \omega \; step(n, k)
 
 A request waits for the step that runs as it arrives, and its prompt shares a step with the
 requests that decode: about one step each, of which `first_wait_steps` counts how many. Prefills of
 the neighbours fall into its decoding, not before its first token: TTFT hardly rises with the batch
-where the engine has room, so a term of B prefills is not in it.
+where the engine has room, so a term of B prefills is not in it. Of what a request pays once not all
+is paid before its first token, so the two are tied by a factor rho, of spread 0.3, and not by equality:
+with rho = 1 the first tokens of the scaling study, far more precise than any law of them, bent the
+costs of the whole latency, and held-out error rose from 1.5 to 1.6 % (CRPS by a fifth).
 """
 
 from typing import Any
@@ -61,10 +64,11 @@ def add_ttft(
     prompt = data["input_len_tokens"].values
     wait = draw("first_wait_steps", priors["first_wait_steps"], dims="base")
     spread = draw("ttft_discrepancy_sd", priors["ttft_discrepancy_sd"], dims="base")
+    share = draw("ttft_own_share", priors["ttft_own_share"], dims="base")
     prefill = costs.prefill_fixed_s + costs.prefill_per_token_s * prompt
     decoding = latency - prefill - terms["others"] * costs.prefill_stall_per_token_s * prompt
     step = decoding / pt.maximum(terms["num_steps"], 1.0)
-    location = pt.log(prefill[at] + wait[of_base] * step[at]) + boot[at]
+    location = pt.log(share[of_base] * prefill[at] + wait[of_base] * step[at]) + boot[at]
     observed = pm.Data("log_mean_ttft", np.log(data["mean_ttft_s"].values[at]))
 
     def logp(value: Any, place: Any, scale: Any, counted: Any) -> Any:

@@ -1,6 +1,6 @@
 """Simulation-based calibration of the model, and of three wrong ones that it has to reject.
 
-    python benchmarks/calibration.py           # 200 simulations, 60 of each mistake
+    python benchmarks/calibration.py           # 200 simulations, 30 of each mistake
     python benchmarks/calibration.py --quick   # does it still run? writes nothing
 
 Truths are drawn from a prior, data of a small study from the truths, and the model is fitted to
@@ -158,7 +158,7 @@ def main() -> None:
     """Run it, print the table, and write table and plot to ``results/``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--simulations", type=int, default=200)
-    parser.add_argument("--of-mistakes", type=int, default=60)
+    parser.add_argument("--of-mistakes", type=int, default=30)
     parser.add_argument("--quick", action="store_true", help="few simulations; writes nothing")
     asked = parser.parse_args()
     counts = (3, 2) if asked.quick else (asked.simulations, asked.of_mistakes)

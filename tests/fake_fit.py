@@ -80,6 +80,19 @@ def fake_fit(
             "discrepancy_sd": _same(discrepancy_sd, "base", data, shape),
             "load_discrepancy_sd": _same(load_discrepancy_sd, "base", data, shape),
             "request_cv": _same(request_cv, "base", data, shape),
+            "spread_heterogeneity": _same(0.05, "base", data, shape),
+            "spread_skew": _same(0.0, "base", data, shape),
+            "backlog_s": _same(1e-6, "base", data, shape),
+            "percentile_misfit_sd": _same(0.005, "base", data, shape),
+            **{
+                name: (("chain", "draw"), np.full(shape, value))
+                for name, value in (
+                    ("load_factor", 1.0),
+                    ("excess_misfit", 0.2),
+                    ("percentile_dof", 4.0),
+                    ("percentile_top_dof", 3.0),
+                )
+            },
             "acceptance_request_sd": (("chain", "draw"), np.full(shape, 1e-6)),
             "tail_dof": (("chain", "draw"), np.full(shape, 8.0)),
             "extrapolation_sd": (("chain", "draw"), np.full(shape, extrapolation_sd)),

@@ -1,9 +1,10 @@
 r"""Stairs of the step time: jumps where matrix kernels take the next tile size.
 
-.. math:: jumps(T) = \sum_j c_j \, \sigma\!\left(\frac{T - T_j}{w_j}\right), \qquad
+.. math:: jumps(T) = \sum_j c_j \, \sigma\!\left(\frac{T - 1.06 \, T_j}{w_j}\right), \qquad
           w_j^2 = (0.06 \, T_j)^2 + \frac{3}{\pi^2} Var(T)
 
-with :math:`\sigma` the logistic function. Matrix multiplications are tiled, so the time of a step
+with :math:`\sigma` the logistic function: a step of exactly T_j tokens still fits the smaller
+tile, so half a jump is reached one width above it. Matrix products are tiled, so the time of a step
 rises in stairs rather than evenly with its tokens [1]_. The jumps are sharp in tokens; a load that
 fluctuates crosses them at some steps and not at others, and so smooths them in the mean: the
 logistic of width w has the variance :math:`\pi^2 w^2 / 3`, to which that of T is added.
@@ -21,6 +22,7 @@ import numpy as np
 
 JUMP_TOKENS = (64, 128, 256)
 JUMP_WIDTH = 0.06
+JUMP_PLACE = 1.06  # of a tile: where half of its jump is reached
 # The slope of a jump counts over the range that a fluctuating load covers, not at a point: a
 # sharp one would say that load feeds back without bound there and not at all beside it.
 SLOPE_WIDTH = 0.2
@@ -55,7 +57,7 @@ def jump_time(tokens: Any, jumps_s: tuple[Any, ...], tokens_variance: Any = 0.0)
     parts: list[Any] = []
     for place, height in zip(JUMP_TOKENS, jumps_s, strict=True):
         width = _width(place, JUMP_WIDTH, tokens_variance)
-        parts.append(height / (1 + exponential((place - tokens) / width)))
+        parts.append(height / (1 + exponential((JUMP_PLACE * place - tokens) / width)))
     return sum(parts[1:], parts[0])
 
 
@@ -69,13 +71,13 @@ def jump_slope(tokens: Any, jumps_s: tuple[Any, ...], tokens_variance: Any = 0.0
 
     Examples
     --------
-    >>> print(f"{jump_slope(64.0, (1e-3, 0.0, 0.0)) * 64:.5f}")
+    >>> print(f"{jump_slope(67.84, (1e-3, 0.0, 0.0)) * 64:.5f}")
     0.00125
     """
     parts: list[Any] = []
     for place, height in zip(JUMP_TOKENS, jumps_s, strict=True):
         width = _width(place, SLOPE_WIDTH, tokens_variance)
-        passed = 1 / (1 + exponential((place - tokens) / width))
+        passed = 1 / (1 + exponential((JUMP_PLACE * place - tokens) / width))
         parts.append(height * passed * (1 - passed) / width)
     return sum(parts[1:], parts[0])
 

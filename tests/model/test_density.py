@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 from scipy import integrate, stats
 
+from bayes_sd.acceptance_levels import rates_of_steps
 from bayes_sd.data import to_dataset
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.likelihoods import ELASTICITY_FLOOR, latency_logp
@@ -23,7 +24,10 @@ NAMES = (
     *BASE_FIELDS,
     *PAIR_FIELDS,
     "conditional_acceptance_rate",
+    "acceptance_request_sd",
+    "idle_drafter_s",
     "discrepancy_sd",
+    "load_discrepancy_sd",
     "request_cv",
     "tail_dof",
     "log_boot",
@@ -38,6 +42,8 @@ def at_a_point(model):
     rng = np.random.default_rng(11)
     point = model.initial_point()
     point = {k: v + 0.05 * rng.standard_normal(np.shape(v)) for k, v in point.items()}
+    # The slope of a jump is smoothed on purpose, so no derivative gives it: none here.
+    point["log_jump_share"] = np.full(np.shape(point["log_jump_share"]), -20.0)
     wanted = [model[n] for n in NAMES]
     logp = model.logp(vars=[model["log_latency"]], sum=False)
     graph = model.replace_rvs_by_values([*wanted])
@@ -58,10 +64,14 @@ def _by_hand(values, data, *, jacobian=True, bonus=0):
         k = int(run["num_speculative_tokens"])
         fields = {f: float(values[f][base]) for f in BASE_FIELDS}
         fields |= {f: float(values[f][pair]) if pair >= 0 else 0.0 for f in PAIR_FIELDS}
-        costs = CostCoefficients(**fields)
         emitted = float(run["output_len_tokens"]) - 1
         forced = float(run["forced_acceptance_rate"])
-        counted = values["conditional_acceptance_rate"][int(run["group_of_run"])]
+        fields["idle_drafter_s"] = 0.0
+        if bool(run["is_speculation_loaded"]) and k == 0:
+            fields["idle_drafter_s"] = float(values["idle_drafter_s"][base])
+        costs = CostCoefficients(**fields)
+        by_request = values["conditional_acceptance_rate"][int(run["group_of_run"])]
+        counted = rates_of_steps(list(by_request[:k]), values["acceptance_request_sd"], k)
         if k == 0:
             steps = emitted
         elif np.isnan(forced):
@@ -86,7 +96,9 @@ def _by_hand(values, data, *, jacobian=True, bonus=0):
         elasticity = (np.log(law(batch * (1 + h))) - np.log(law(batch * (1 - h)))) / (2 * h)
         one = 1 - elasticity
         noise = (one * values["request_cv"][base]) ** 2 + elasticity**2
-        scale = np.sqrt(values["discrepancy_sd"][base] ** 2 + noise / int(run["num_requests"]))
+        misfit = values["discrepancy_sd"][base] ** 2
+        misfit += (elasticity * values["load_discrepancy_sd"][base]) ** 2
+        scale = np.sqrt(misfit + noise / int(run["num_requests"]))
         residual = (
             np.log(float(run["mean_e2e_s"]))
             - np.log(law(batch))

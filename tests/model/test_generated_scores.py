@@ -122,7 +122,11 @@ def test_first_tokens_are_scored_as_they_are_generated(observed_again):
     part = other.isel(run=at)
     law = run_law(part, draws)
     batch = part["effective_batch_observed"].values[None]
-    typical = law.first_token(batch, draws["first_wait_steps"].values[:, part["base_of_run"]])
+    typical = law.first_token(
+        batch,
+        draws["first_wait_steps"].values[:, part["base_of_run"]],
+        draws["ttft_own_share"].values[:, part["base_of_run"]],
+    )
     residual = np.log(part["mean_ttft_s"].values / typical) - law.log_boot
     scale = draws["ttft_discrepancy_sd"].values[:, part["base_of_run"]]
     np.testing.assert_allclose(
@@ -141,7 +145,9 @@ def test_first_tokens_scatter_as_stated(observed_again):
         control=("run", ["closed"]), effective_batch_observed=("run", [8.0])
     )
     generated = generate_latency(closed, draws, np.random.default_rng(8))
-    typical = run_law(closed, one).first_token(np.array([[8.0]]), one["first_wait_steps"].values)
+    typical = run_law(closed, one).first_token(
+        np.array([[8.0]]), one["first_wait_steps"].values, one["ttft_own_share"].values
+    )
     residual = np.log(generated["mean_ttft_s"].values[:, 0] / typical[0, 0])
     scale = float(one["ttft_discrepancy_sd"][0, 0])
     assert stats.kstest(residual / scale, stats.t(TTFT_TAIL_DOF).cdf).pvalue > 1e-3

@@ -132,8 +132,8 @@ def test_forced_acceptance_takes_the_place_of_counts(frame):
 
 
 def test_unused_runs_are_named_with_the_reason(frame):
-    frame["mean_acceptance_length"] = [np.nan, np.nan, 2.1, np.nan]
     frame.loc[2, "accepted_per_position"] = ""
+    frame["workload"] = ["", "", "another", ""]  # so that run 2 shares its acceptance with none
     frame.loc[1, "mean_e2e_s"] = np.nan
     frame["is_throughput_test"] = [True, False, False, False]
     with pytest.warns(UnusedRunsWarning) as caught:
@@ -143,24 +143,33 @@ def test_unused_runs_are_named_with_the_reason(frame):
     assert "3 of 4 runs are left out" in text
     assert "1 throughput tests (is_throughput_test)" in text
     assert "1 without mean_e2e_s" in text
-    assert "1 with drafts but without acceptance counts; give num_drafts with" in text
+    assert "1 with drafts, of a drafter, workload and sampling setting without any figure" in text
     assert "(row 2)" in text
     assert data["run"].values.tolist() == ["on-2"]
     assert data.attrs["num_runs"] == 1
 
 
-def test_no_usable_run_is_an_error_that_says_how_to_repair_it():
+def test_latency_follows_from_first_token_and_time_per_token():
     frame = load_atom_moe()
+    with pytest.warns() as caught:
+        data = to_dataset(frame)
+    kinds = {w.category for w in caught}
+    assert kinds == {UnusedRunsWarning, AssumptionWarning}
+    assert any("137 with drafts, of a drafter" in str(w.message) for w in caught)
+    assert data.sizes["run"] == 285
+    assert set(data["num_experts"].values) == {256, 384, 512}
+    row = frame[frame["run_id"] == str(data["run"].values[0])].iloc[0]
+    told = row["mean_ttft_s"] + (row["output_len_tokens"] - 1) * row["mean_tpot_s"]
+    assert float(data["mean_e2e_s"][0]) == pytest.approx(told, rel=1e-12)
+
+
+def test_no_usable_run_is_an_error_that_says_why():
+    frame = load_atom_moe().drop(columns="mean_ttft_s")
     with pytest.raises(DataError, match="none of the 422 runs can be used") as caught:
         to_dataset(frame)
-    assert "422 without mean_e2e_s" in str(caught.value)
-    line = str(caught.value).split("are known: ")[1].split(" (rows")[0]
-    frame["mean_e2e_s"] = np.nan
-    exec(line, {"frame": frame})
-    with pytest.warns(UnusedRunsWarning, match="224 with drafts but without acceptance counts"):
-        data = to_dataset(frame)
-    assert data.sizes["run"] == 198  # all runs without speculation
-    assert set(data["num_experts"].values) == {256, 384, 512}
+    assert "422 without mean_e2e_s, and without the mean_ttft_s and mean_tpot_s" in str(
+        caught.value
+    )
 
 
 def test_hash_is_of_the_content_and_not_of_the_order(frame):

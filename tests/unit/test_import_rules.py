@@ -68,6 +68,7 @@ configuration     | numpy xarray                  | LOW physics.* run_load scena
 + new_pairs
 request_latency   | numpy                         | LOW physics.* configuration percentile_ratios
 + acceptance_levels
+sensitivity       | ARRAYS arviz scipy            | LOW prior priors new_pairs
 predict           | ARRAYS scipy                  | LOW physics.* scenario posterior support
 + configuration request_latency
 acceptance_predict | ARRAYS                       | LOW physics.* acceptance_levels posterior
@@ -114,7 +115,8 @@ SETS = {
     "ROWS": ["run_checks", "labels", "acceptance_counts", "run_variables"],
     "MIDDLE": (
         "frames data priors model convergence storage fitting check scenario posterior predict "
-        "summary shares decision decide policy break_even curves prior acceptance_predict sbc "
+        "summary shares decision decide policy break_even curves sensitivity prior "
+        "acceptance_predict sbc "
         "uniformity request_statistics simulate simulate_*"
     ).split(),
     "SHOWN": ["datasets", "plots.*", "report", "render"],

@@ -40,7 +40,7 @@ def latency(tree, scenario, kind="mean", seed=0):
     return predict_latency(tree, scenario, kind, random_seed=seed)["e2e_s"].values[:, 0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["mean", "run"])
 @pytest.mark.parametrize("rate", [0.01, 2.0, 8.0, 12.0])
 def test_without_uncertainty_every_draw_is_the_solved_law(certain, kind, rate):
     expected = solved(rate)
@@ -146,7 +146,7 @@ def test_the_same_seed_gives_the_same_draws_and_another_does_not(noisy):
 
 
 def test_an_unknown_kind_says_which_there_are(certain):
-    words = r"kind must be one of 'mean', 'run'\. Got 'average' instead"
+    words = r"kind must be one of 'mean', 'run', 'request'\. Got 'average' instead"
     with pytest.raises(ArgumentError, match=words):
         predict_latency(certain, BUSY, "average")
     with pytest.raises(ArgumentError, match=r"Got 'means' instead\. Did you mean 'mean'"):

@@ -15,7 +15,7 @@ from bayes_sd.data import to_dataset
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.plots.calibration import plot_calibration
 from bayes_sd.run_law import steps_of_draws
-from bayes_sd.sbc import check_replaceable
+from bayes_sd.sbc import check_replaceable, convergence_of
 from bayes_sd.sbc_mistakes import WRONG
 from bayes_sd.sbc_quantities import parameter_draws, turn_of_draws, with_fixed
 from bayes_sd.scenario import Scenario
@@ -241,3 +241,16 @@ def test_another_token_per_step_means_fewer_steps():
     np.testing.assert_allclose(right[counted], 127 / emitted[0], rtol=0.02)
     np.testing.assert_allclose(wrong[counted], 127 / emitted[1], rtol=0.02)
     np.testing.assert_array_equal(right[~counted], wrong[~counted])
+
+
+def test_convergence_of_infinite_and_of_constant_draws():
+    """An infinite value counts by its order, as any finite one above the others would."""
+    draws = np.random.default_rng(7).standard_normal((400, 3))
+    draws[:, 1] = np.where(draws[:, 0] > 1, np.inf, draws[:, 0])
+    draws[:, 2] = 0.0
+    capped = np.where(np.isinf(draws), 99.0, draws)
+    r_hat, ess = convergence_of(draws, chains=2)
+    np.testing.assert_array_equal(ess[:2], convergence_of(capped, chains=2)[1][:2])
+    np.testing.assert_allclose(r_hat[:2], 1.0, atol=0.03)
+    assert 300 < ess[1] < 600
+    assert np.isnan([r_hat[2], ess[2]]).all()
