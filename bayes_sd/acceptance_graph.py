@@ -130,7 +130,9 @@ def _settings(data: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     return keys, setting
 
 
-def _observe_counts(data: xr.Dataset, logits: Any, setting: np.ndarray, variance: Any) -> None:
+def _observe_counts(
+    data: xr.Dataset, logits: Any, setting: np.ndarray, variance: Any, *, replaceable: bool
+) -> None:
     """Add ``accepted``, the counts by position of all runs that have them."""
     counted = np.flatnonzero(data["trials_at_position"].values.any(axis=1))
     if not len(counted):
@@ -138,11 +140,16 @@ def _observe_counts(data: xr.Dataset, logits: Any, setting: np.ndarray, variance
     longest = int(data["num_speculative_tokens"].values[counted].max())
     accepted = data["accepted_at_position"].values[counted, :longest]
     trials = data["trials_at_position"].values[counted, :longest]
+    used = trials > 0
+    if replaceable:  # all positions that a run drafts: the same whatever is accepted
+        used = np.arange(longest) < data["num_speculative_tokens"].values[counted][:, None]
+        accepted = pm.Data("accepted_counts", accepted)
+        trials = pt.specify_shape(pm.Data("trials_counts", trials), used.shape)
     mean, spread = conditional_logits(
         logits[setting[counted], :longest], accepted, trials, variance[counted]
     )
-    cell = np.flatnonzero(trials)
-    run, position = np.nonzero(trials)
+    cell = np.flatnonzero(used)
+    run, position = np.nonzero(used)
     names = data["run"].values[counted]
     labels = [f"{names[r]} position {j + 1}" for r, j in zip(run, position, strict=True)]
     pm.modelcontext(None).add_coord("count", labels)
@@ -176,7 +183,9 @@ def _observe_means(
     )
 
 
-def add_acceptance(data: xr.Dataset, priors: dict[str, Prior]) -> tuple[list[Any], np.ndarray]:
+def add_acceptance(
+    data: xr.Dataset, priors: dict[str, Prior], *, replaceable: bool = False
+) -> tuple[list[Any], np.ndarray]:
     """Add the acceptance of all groups, and what was observed of it, to the model in context.
 
     Parameters
@@ -224,7 +233,7 @@ def add_acceptance(data: xr.Dataset, priors: dict[str, Prior]) -> tuple[list[Any
     first = intercept[group] - shift
     rates = positional_acceptance(first, decay[group], longest)
     logits = first[:, None] - decay[group][:, None] * np.arange(longest)
-    _observe_counts(data, logits, setting, variance)
+    _observe_counts(data, logits, setting, variance, replaceable=replaceable)
     _observe_means(data, rates, drafts, setting, variance)
     return rates, setting
 
@@ -256,7 +265,7 @@ def steps_of_runs(data: xr.Dataset) -> np.ndarray:
     return np.where(known, np.array(steps)[inverse], np.nan)
 
 
-def add_steps(data: xr.Dataset, priors: dict[str, Prior]) -> Any:
+def add_steps(data: xr.Dataset, priors: dict[str, Prior], *, replaceable: bool = False) -> Any:
     """Return the expected steps of each run, (run,); adds acceptance where it is estimated.
 
     Parameters
@@ -275,7 +284,7 @@ def add_steps(data: xr.Dataset, priors: dict[str, Prior]) -> Any:
     estimated = np.flatnonzero(np.isnan(known))
     if not len(estimated):
         return pt.as_tensor(known)
-    rates, setting = add_acceptance(data, priors)
+    rates, setting = add_acceptance(data, priors, replaceable=replaceable)
     # One element per setting and answer length, not per run.
     drafts = data["num_speculative_tokens"].values[estimated]
     emitted = data["output_len_tokens"].values[estimated] - 1

@@ -72,7 +72,8 @@ def conditional_logits(
     expected = trials * rates
     bits = expected * (1 - rates)
     weight = 1 / (1 + bits * alone)
-    earlier = np.triu(np.ones((trials.shape[1],) * 2), 1)  # sums over the positions before
+    size = trials.type.shape[1] if isinstance(trials, pt.TensorVariable) else trials.shape[1]
+    earlier = np.triu(np.ones((size, size)), 1)  # sums over the positions before
     score = pt.dot(weight * (accepted - expected), earlier)
     left = shared / (1 + shared * pt.dot(weight * bits, earlier))
     return logits + left * score, left + alone

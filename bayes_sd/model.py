@@ -124,7 +124,7 @@ def build_model(
             "num_speculative_tokens": data["num_speculative_tokens"].values,
             "input_len_tokens": data["input_len_tokens"].values,
             "output_len_tokens": data["output_len_tokens"].values,
-            "num_steps": add_steps(data, priors),
+            "num_steps": add_steps(data, priors, replaceable=replaceable),
         }
         latency = request_latency(costs, **terms)
         slope = latency_slope(

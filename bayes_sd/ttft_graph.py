@@ -6,9 +6,9 @@ A request waits for the step that runs as it arrives, and its prompt shares a st
 requests that decode: about one step each, of which `first_wait_steps` counts how many. Prefills of
 the neighbours fall into its decoding, not before its first token: TTFT hardly rises with the batch
 where the engine has room, so a term of B prefills is not in it. Of what a request pays once not all
-is paid before its first token, so the two are tied by a factor rho, of spread 0.3, and not by equality:
+is paid before its first token, so the two are tied by a factor rho, of spread 0.3, not by equality:
 with rho = 1 the first tokens of the scaling study, far more precise than any law of them, bent the
-costs of the whole latency, and held-out error rose from 1.5 to 1.6 % (CRPS by a fifth).
+costs of the whole latency, and its held-out CRPS rose by a fifth.
 """
 
 from typing import Any
