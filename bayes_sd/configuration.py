@@ -66,21 +66,17 @@ class Configuration:
 
         The formula is that of `bayes_sd.ttft_graph`; its misfit belongs to the configuration.
         """
-        where, costs = self.cell, self.costs
-        if (
-            where.first_wait_steps is None
-            or where.ttft_discrepancy_sd is None
-            or where.ttft_own_share is None
-        ):
+        where = self.cell
+        told = (where.first_wait_steps, where.ttft_fixed_s, where.ttft_per_token_s)
+        if where.ttft_discrepancy_sd is None or any(part is None for part in told):
             return None
-        _, others = met_by_arrivals(batch, self.arrivals)
-        own = costs.prefill_fixed_s + costs.prefill_per_token_s * self.input_len
-        stalls = others * costs.prefill_stall_per_token_s * self.input_len
-        step = (self.latency(batch) - own - stalls) / np.maximum(self.steps, 1.0)
+        wait, fixed, per_token = (np.asarray(part) for part in told)
+        step = self.latency(batch) / np.maximum(self.steps, 1.0)
         rng = configuration_rng(self, random_seed + 2)
-        misfit = where.ttft_discrepancy_sd * rng.standard_t(TTFT_TAIL_DOF, own.shape)
-        first = where.ttft_own_share * own + where.first_wait_steps * step
-        return np.asarray(first * np.exp(misfit))
+        misfit = where.ttft_discrepancy_sd * rng.standard_t(
+            TTFT_TAIL_DOF, where.ttft_discrepancy_sd.shape
+        )
+        return np.asarray((fixed + per_token * self.input_len + wait * step) * np.exp(misfit))
 
     def _request(self) -> dict[str, Any]:
         return {

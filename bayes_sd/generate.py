@@ -101,7 +101,7 @@ def generate_latency(
             latency[:, at] = _noisy(law, noise)(batch[:, at])
     accepted, trials = generate_counts(data, draws, rng)
     by_position = ("sample", "run", "position")
-    first = _first_token(data, draws, steps, batch, rng)
+    first = _first_token(data, draws, steps, latency, rng)
     return xr.Dataset(
         {
             "mean_e2e_s": (("sample", "run"), latency, {"units": "s"}),
@@ -123,27 +123,37 @@ def _noisy(law: RunLaw, noise: np.ndarray) -> Any:
     return latency
 
 
+def typical_first_token(
+    data: xr.Dataset, draws: xr.Dataset, steps: np.ndarray, latency: np.ndarray
+) -> np.ndarray:
+    """Return the time to first token without boot and noise, (sample, run), s.
+
+    `bayes_sd.ttft_graph`, in NumPy: its step is the latency over the steps.
+    """
+    names = ("first_wait_steps", "ttft_fixed_s", "ttft_per_token_s")
+    wait, fixed, per_token = (draws_of_runs(draws, name, data) for name in names)
+    prompt = data["input_len_tokens"].values
+    return np.asarray(fixed + per_token * prompt + wait * latency / np.maximum(steps, 1.0))
+
+
 def _first_token(
     data: xr.Dataset,
     draws: xr.Dataset,
     steps: np.ndarray,
-    batch: np.ndarray,
+    latency: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Return the mean time to first token of the runs that have one, (sample, run), s."""
-    first = np.full(batch.shape, np.nan)
+    first = np.full(latency.shape, np.nan)
     at = np.flatnonzero(has_ttft(data))
     if not len(at) or "first_wait_steps" not in draws:
         return first
     part = data.isel(run=at)
     law = run_law(part, draws, steps[:, at])
-    held = np.isfinite(batch[:, at])
-    wait = draws_of_runs(draws, "first_wait_steps", part)
-    share = draws_of_runs(draws, "ttft_own_share", part)
     spread = draws_of_runs(draws, "ttft_discrepancy_sd", part)
-    noise = spread * rng.standard_t(TTFT_TAIL_DOF, held.shape)
-    typical = law.first_token(np.where(held, batch[:, at], 1.0), wait, share)
-    first[:, at] = np.where(held, typical * np.exp(law.log_boot + noise), np.inf)
+    noise = spread * rng.standard_t(TTFT_TAIL_DOF, latency[:, at].shape)
+    typical = typical_first_token(part, draws, steps[:, at], latency[:, at])
+    first[:, at] = typical * np.exp(law.log_boot + noise)
     return first
 
 

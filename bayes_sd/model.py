@@ -160,7 +160,14 @@ def build_model(
             "latency_log_density", latency_logp(log_latency, **scored, weight=1.0), dims="run"
         )
         if "ttft" in responses and has_ttft(data).any():
-            add_ttft(data, priors, costs, terms, latency, boot=boot, weight=weight)
+            add_ttft(
+                data,
+                priors,
+                log_latency=log_latency,
+                num_steps=terms["num_steps"],
+                boot=boot,
+                weight=weight,
+            )
         ratios = percentile_data(data) if "percentiles" in responses else None
         if ratios is not None:
             prompt = data["input_len_tokens"].values
@@ -190,6 +197,7 @@ def _coords(data: xr.Dataset) -> dict[str, Any]:
         "drafter_cost": list(DRAFTER_COSTS),
         "prefill_part": ["prefill_fixed_s", "prefill_tokens_s"],
         "jump": list(JUMP_TOKENS),
+        "ttft_part": ["ttft_fixed_s", "ttft_per_token_s"],
         "expert_base": data["base"].values[expert_bases(data)],
     }
 

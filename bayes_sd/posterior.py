@@ -36,7 +36,7 @@ OPTIONAL_FIELDS = (
     "expert_load_cv",
     "hot_expert_growth",
 )
-TTFT_FIELDS = ("first_wait_steps", "ttft_own_share", "ttft_discrepancy_sd")
+TTFT_FIELDS = ("first_wait_steps", "ttft_fixed_s", "ttft_per_token_s", "ttft_discrepancy_sd")
 SPREAD_FIELDS = ("spread_heterogeneity", "spread_skew", "backlog_s", "percentile_misfit_sd")
 SPREAD_SCALARS = ("load_factor", "excess_misfit", "percentile_dof", "percentile_top_dof")
 PAIR_FIELDS = ("draft_fixed_s", "draft_per_request_s", "verify_growth_per_draft")
@@ -57,7 +57,8 @@ class Cell:
     tail_dof: np.ndarray
     extrapolation_sd: np.ndarray
     first_wait_steps: np.ndarray | None = None
-    ttft_own_share: np.ndarray | None = None
+    ttft_fixed_s: np.ndarray | None = None
+    ttft_per_token_s: np.ndarray | None = None
     ttft_discrepancy_sd: np.ndarray | None = None
     request_spread: dict[str, np.ndarray] | None = None
 

@@ -29,6 +29,7 @@ from bayes_sd.request_latency import (
     quantiles_of_run,
     request_quantile,
     spread_of,
+    steady,
 )
 from bayes_sd.scenario import Scenario
 from bayes_sd.support import support
@@ -99,7 +100,13 @@ def _draw(
                 "kind='request' needs the spread of requests, and no fitted run had percentiles of "
                 "e2e. Fit runs with p50_e2e_s, p90_e2e_s, p95_e2e_s or p99_e2e_s."
             )
-        return batch, draw_requests(latency, about, rng), None, status, ", ".join(lies.outside)
+        return (
+            batch,
+            draw_requests(latency, steady(about), rng),
+            None,
+            status,
+            ", ".join(lies.outside),
+        )
     return batch, latency * after, first, status, ", ".join(lies.outside)
 
 
@@ -264,7 +271,7 @@ def predict_quantiles(
             columns.append(quantiles_of_run(found, mean, about, at, rng))
         else:
             finite = np.isfinite(mean)
-            drawn = request_quantile(at, np.where(finite, mean, 1.0), **vars(about))
+            drawn = request_quantile(at, np.where(finite, mean, 1.0), **vars(steady(about)))
             columns.append(np.where(finite[:, None], drawn, np.inf))
     return xr.DataArray(
         np.stack(columns, axis=1),

@@ -113,13 +113,6 @@ def _table() -> dict[str, Prior]:
                 "steps",
                 "a prompt waits for the running step, then shares one",
             ),
-            "ttft_own_share": Prior(
-                "lognormal",
-                0.9,
-                0.3,
-                "1",
-                "most of what is paid once is paid before the first token",
-            ),
             "ttft_discrepancy_sd": Prior(
                 "lognormal", 0.07, 0.7, "1", "queueing of prefills is not in the law of ttft"
             ),

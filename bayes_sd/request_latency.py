@@ -1,6 +1,6 @@
 """Latency of single requests about the mean of a configuration: quantiles and draws."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from bayes_sd.physics.request_spread import (
     tail_excess,
 )
 
-__all__ = ["Spread", "draw_requests", "quantiles_of_run", "request_quantile", "spread_of"]
+__all__ = ["Spread", "draw_requests", "quantiles_of_run", "request_quantile", "spread_of", "steady"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,11 @@ class Spread:
     spread: np.ndarray
     skew: np.ndarray
     excess: np.ndarray
+
+
+def steady(about: Spread) -> Spread:
+    """Return the spread without the backlog that a benchmark run leaves at its start."""
+    return replace(about, excess=np.zeros_like(about.excess))
 
 
 def spread_of(configuration: Configuration, batch: np.ndarray, mean_s: np.ndarray) -> Spread | None:

@@ -25,7 +25,7 @@ from bayes_sd.posterior import PAIR_FIELDS
 
 COSTS = tuple(f.name for f in fields(CostCoefficients))
 ERRORS = ("log_boot", "discrepancy_sd", "load_discrepancy_sd", "request_cv", "tail_dof")
-FIRST_TOKEN = ("first_wait_steps", "ttft_own_share", "ttft_discrepancy_sd")
+FIRST_TOKEN = ("first_wait_steps", "ttft_fixed_s", "ttft_per_token_s", "ttft_discrepancy_sd")
 COUNTS = (
     "conditional_acceptance_rate",
     "acceptance_request_sd",
@@ -72,18 +72,6 @@ class RunLaw:
         sampling = (remainder * self.request_cv) ** 2 + ((1 - remainder) * noisy) ** 2
         misfit = self.discrepancy_sd**2 + (elasticity * self.load_discrepancy_sd) ** 2
         return np.asarray(np.sqrt(misfit + sampling / self.num_requests))
-
-    def first_token(
-        self, batch: np.ndarray, first_wait_steps: np.ndarray, own_share: Any = 1.0
-    ) -> np.ndarray:
-        """Return the time to first token at a batch, s: `bayes_sd.ttft_graph`, in NumPy."""
-        terms, costs = self._terms(batch), self.costs
-        prompt = terms["input_len_tokens"]
-        own = costs.prefill_fixed_s + costs.prefill_per_token_s * prompt
-        stalls = terms["others"] * costs.prefill_stall_per_token_s * prompt
-        decoding = request_latency(costs, **terms) - own - stalls
-        step = decoding / np.maximum(terms["num_steps"], 1.0)
-        return np.asarray(own_share * own + first_wait_steps * step)
 
     def _terms(self, batch: np.ndarray) -> dict[str, Any]:
         """Return what the requests meet at a batch, and their lengths: arguments of the law."""

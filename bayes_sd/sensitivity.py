@@ -22,7 +22,6 @@ TOP_LEVEL = (
     "tail_dof",
     "knee_width",
     "first_wait_steps",
-    "ttft_own_share",
     "ttft_discrepancy_sd",
     "spread_heterogeneity",
     "spread_skew",

@@ -1,14 +1,16 @@
-r"""Time to first token of a run, given its latency.
+r"""Time to first token of a run, given the time that its steps took.
 
-.. math:: TTFT = \rho (c_{1p} + c_{1q} p) + \omega \; step(n, k)
+.. math:: TTFT = c_{1t} + c_{2t} p + \omega \; step, \qquad step = e2e / N
 
 A request waits for the step that runs as it arrives, and its prompt shares a step with the
 requests that decode: about one step each, of which `first_wait_steps` counts how many. Prefills of
 the neighbours fall into its decoding, not before its first token: TTFT hardly rises with the batch
-where the engine has room, so a term of B prefills is not in it. Of what a request pays once not all
-is paid before its first token, so the two are tied by a factor rho, of spread 0.3, not by equality:
-with rho = 1 the first tokens of the scaling study, far more precise than any law of them, bent the
-costs of the whole latency, and its held-out CRPS rose by a fifth.
+where the engine has room, so a term of B prefills is not in it.
+
+The step is the run's own, its measured latency over its steps, and the prefill before the first token has coefficients of
+its own: first tokens say nothing of the costs of the whole latency. Tied to those (by equality, or
+by a factor of spread 0.3), the first tokens of the scaling study, far more precise than any law of
+them, bent the costs: on held-out sweeps the CRPS of the mean latency rose by a fifth.
 """
 
 from typing import Any
@@ -18,9 +20,9 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 
-from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.population import draw
 from bayes_sd.prior import Prior
+from bayes_sd.priors import REFERENCE, deployment_center
 from bayes_sd.run_load import TTFT_TAIL_DOF
 
 
@@ -30,17 +32,31 @@ def has_ttft(data: xr.Dataset) -> np.ndarray:
     return np.asarray(known & (data["control"].values != "cap"), dtype=bool)
 
 
+def ttft_centers(data: xr.Dataset, priors: dict[str, Prior]) -> np.ndarray:
+    """Return log prior medians of the two prefill costs before a first token, (base, 2).
+
+    As for the whole latency: the deployment's level and the size law, at prior medians.
+    """
+    deployments = data["deployment"].values[data["deployment_of_base"].values]
+    active = np.nan_to_num(data["verifier_active_params_b"].values, nan=8.0)
+    rows = []
+    for name in ("prefill_fixed_s", "prefill_stall_s"):
+        level = [deployment_center(priors[name], name, str(d)) for d in deployments]
+        exponent = priors[f"{name}.size_exponent"].center
+        rows.append(level + exponent * np.log(active / REFERENCE["verifier_params_b"]))
+    return np.stack(rows, axis=-1) - np.array([0.0, np.log(REFERENCE["input_len_tokens"])])
+
+
 def add_ttft(
     data: xr.Dataset,
     priors: dict[str, Prior],
-    costs: CostCoefficients,
-    terms: dict[str, Any],
-    latency: Any,
     *,
+    log_latency: Any,
+    num_steps: Any,
     boot: Any,
     weight: Any,
 ) -> None:
-    """Score the mean time to first token of runs, to the model in context.
+    """Score the mean time to first token of runs, in the model in context.
 
     Parameters
     ----------
@@ -48,12 +64,10 @@ def add_ttft(
         Result of `to_dataset`.
     priors : dict
         Table of priors.
-    costs : CostCoefficients
-        Per run.
-    terms : dict
-        Arguments of `request_latency`, per run.
-    latency : tensor, (run,)
-        The law's latency at the batch of the run, s.
+    log_latency : array or tensor, (run,)
+        Log of the measured mean latency, log s.
+    num_steps : tensor, (run,)
+        Expected steps of a request.
     boot : tensor, (run,)
         Log factor of the run's boot.
     weight : tensor, (run,)
@@ -61,17 +75,21 @@ def add_ttft(
     """
     at = np.flatnonzero(has_ttft(data))
     of_base = data["base_of_run"].values[at]
-    prompt = data["input_len_tokens"].values
+    spreads = [priors[name].spread for name in ("prefill_fixed_s", "prefill_stall_s")]
+    own = pt.exp(
+        pm.Normal("log_ttft_own", ttft_centers(data, priors), spreads, dims=("base", "ttft_part"))
+    )
+    pm.Deterministic("ttft_fixed_s", own[:, 0], dims="base")
+    pm.Deterministic("ttft_per_token_s", own[:, 1], dims="base")
     wait = draw("first_wait_steps", priors["first_wait_steps"], dims="base")
     spread = draw("ttft_discrepancy_sd", priors["ttft_discrepancy_sd"], dims="base")
-    share = draw("ttft_own_share", priors["ttft_own_share"], dims="base")
-    prefill = costs.prefill_fixed_s + costs.prefill_per_token_s * prompt
-    decoding = latency - prefill - terms["others"] * costs.prefill_stall_per_token_s * prompt
-    step = decoding / pt.maximum(terms["num_steps"], 1.0)
-    location = pt.log(share[of_base] * prefill[at] + wait[of_base] * step[at]) + boot[at]
+    step = (pt.exp(pt.as_tensor(log_latency)) / pt.maximum(num_steps, 1.0))[at]
+    prefill = own[of_base, 0] + own[of_base, 1] * data["input_len_tokens"].values[at]
+    location = pt.log(prefill + wait[of_base] * step) + boot[at]
     observed = pm.Data("log_mean_ttft", np.log(data["mean_ttft_s"].values[at]))
 
     def logp(value: Any, place: Any, scale: Any, counted: Any) -> Any:
-        return counted * pm.logp(pm.StudentT.dist(nu=TTFT_TAIL_DOF, mu=place, sigma=scale), value)
+        density = pm.logp(pm.StudentT.dist(nu=TTFT_TAIL_DOF, mu=place, sigma=scale), value)
+        return counted * density
 
     pm.CustomDist("log_ttft", location, spread[of_base], weight[at], logp=logp, observed=observed)

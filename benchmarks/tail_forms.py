@@ -65,9 +65,8 @@ def judge(form: Form, runs: Runs) -> dict[str, object]:
         density[out] = log_density(form, runs, p)[out]
         rank[out] = ranks(form, runs, p, rng)[out]
         error[out] = np.abs(np.expm1(predict(form, runs, p)[0] - runs.ratio))[out]
-        parameters.append(
-            {k: [v[runs.base == b][0] for b in np.unique(runs.base)] for k, v in p.items()}
-        )
+        first = [np.flatnonzero(runs.base == b)[0] for b in np.unique(runs.base)]
+        parameters.append({k: [round(float(v[i]), 3) for i in first] for k, v in p.items()})
     density[~runs.data.is_scored] = np.nan
     figures: dict[str, object] = {"density": float(np.nanmean(density))}
     figures["by_base"] = {

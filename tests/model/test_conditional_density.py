@@ -41,6 +41,8 @@ def point_of(model):
     point["discrepancy_sd_log__"] = np.log([NOISE])
     point["tail_dof_log__"] = np.log(200.0)
     point["log_knee_tokens"] = np.log([1e5])
+    point["load_discrepancy_sd_log__"] = np.log([1e-6])  # noise of one kind, as simulated
+    point["log_jump_share"] = np.full((1, 3), -20.0)
     return point
 
 
@@ -132,7 +134,7 @@ def test_the_density_is_that_of_simulated_runs(near_capacity, law):
 
 
 def test_a_run_that_is_held_out_does_not_move_the_density(data):
-    model = build_model(data)
+    model = build_model(data, replaceable=True)
     slope = model.compile_dlogp(mode="FAST_COMPILE")
     point = model.initial_point()
     held = 4

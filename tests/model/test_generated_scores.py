@@ -12,7 +12,7 @@ from scipy import stats
 
 from bayes_sd.acceptance_levels import rates_of_steps
 from bayes_sd.data import to_dataset
-from bayes_sd.generate import generate_latency, with_responses
+from bayes_sd.generate import generate_latency, typical_first_token, with_responses
 from bayes_sd.generate_counts import counts_log_density
 from bayes_sd.model import build_model
 from bayes_sd.priors import default_priors
@@ -23,6 +23,7 @@ from bayes_sd.run_law import (
     FIRST_TOKEN,
     latency_log_density,
     run_law,
+    steps_of_draws,
 )
 from bayes_sd.run_load import TTFT_TAIL_DOF
 from bayes_sd.sbc import data_of_model
@@ -121,12 +122,8 @@ def test_first_tokens_are_scored_as_they_are_generated(observed_again):
     assert 0 < at.sum() < len(at)
     part = other.isel(run=at)
     law = run_law(part, draws)
-    batch = part["effective_batch_observed"].values[None]
-    typical = law.first_token(
-        batch,
-        draws["first_wait_steps"].values[:, part["base_of_run"]],
-        draws["ttft_own_share"].values[:, part["base_of_run"]],
-    )
+    latency = part["mean_e2e_s"].values[None]
+    typical = typical_first_token(part, draws, steps_of_draws(part, draws), latency)
     residual = np.log(part["mean_ttft_s"].values / typical) - law.log_boot
     scale = draws["ttft_discrepancy_sd"].values[:, part["base_of_run"]]
     np.testing.assert_allclose(
@@ -145,10 +142,10 @@ def test_first_tokens_scatter_as_stated(observed_again):
         control=("run", ["closed"]), effective_batch_observed=("run", [8.0])
     )
     generated = generate_latency(closed, draws, np.random.default_rng(8))
-    typical = run_law(closed, one).first_token(
-        np.array([[8.0]]), one["first_wait_steps"].values, one["ttft_own_share"].values
-    )
-    residual = np.log(generated["mean_ttft_s"].values[:, 0] / typical[0, 0])
+    latency = generated["mean_e2e_s"].values
+    steps = steps_of_draws(closed, draws)
+    typical = typical_first_token(closed, draws, steps, latency)
+    residual = np.log(generated["mean_ttft_s"].values / typical)[:, 0]
     scale = float(one["ttft_discrepancy_sd"][0, 0])
     assert stats.kstest(residual / scale, stats.t(TTFT_TAIL_DOF).cdf).pvalue > 1e-3
     assert stats.kstest(residual / scale / 1.1, stats.t(TTFT_TAIL_DOF).cdf).pvalue < 1e-3
