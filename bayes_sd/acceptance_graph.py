@@ -9,8 +9,7 @@ the position,
     \theta_g \sim N(\mu + D_{drafter} + W_{workload} + S_{sampling}, \sigma), \qquad
     \delta_g \sim N(\bar\delta, \sigma_\delta).
 
-The margins D, W and S are there only where groups share their levels (`group_margins`): then a
-known drafter on a workload that only others were measured on is predicted from both margins.
+The margins D, W and S are there only where groups share their levels (`group_margins`).
 Decay has either sign: later drafts are harder, but the requests that reach them are easier.
 """
 
@@ -21,12 +20,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 
-from bayes_sd.acceptance_levels import (
-    accepted_moments,
-    group_margins,
-    information,
-    step_shift,
-)
+from bayes_sd.acceptance_levels import accepted_moments, group_margins, information, step_shift
 from bayes_sd.acceptance_likelihoods import (
     conditional_logits,
     deviation_variance,

@@ -7,10 +7,11 @@ requests that decode: about one step each, of which `first_wait_steps` counts ho
 the neighbours fall into its decoding, not before its first token: TTFT hardly rises with the batch
 where the engine has room, so a term of B prefills is not in it.
 
-The step is the run's own, its measured latency over its steps, and the prefill before the first token has coefficients of
-its own: first tokens say nothing of the costs of the whole latency. Tied to those (by equality, or
-by a factor of spread 0.3), the first tokens of the scaling study, far more precise than any law of
-them, bent the costs: on held-out sweeps the CRPS of the mean latency rose by a fifth.
+The step is the run's own, its measured latency over its steps, and the prefill before the first
+token has coefficients of its own: first tokens say nothing of the costs of the whole latency. Tied
+to those (by equality, or by a factor of spread 0.3), the first tokens of the scaling study, far
+more precise than any law of them, bent the costs: on held-out sweeps the CRPS of the mean latency
+rose by a tenth to a fifth.
 """
 
 from typing import Any
