@@ -42,6 +42,7 @@ def fake_fit(
     load_discrepancy_sd: float = 0.0,
     request_cv: float = 0.15,
     extrapolation_sd: float = 0.05,
+    percentiles: bool = True,
     passed: bool = True,
     random_seed: int = 0,
 ) -> xr.DataTree:
@@ -60,6 +61,8 @@ def fake_fit(
         The runs; by default `simulated_frame` of the law without noise.
     boot_sd, discrepancy_sd, load_discrepancy_sd, request_cv, extrapolation_sd : float
         Error scales, the same in every draw.
+    percentiles : bool
+        Whether the runs had percentiles, so that the spread of requests is known.
     passed : bool
         The convergence verdict to stamp.
     random_seed : int
@@ -80,19 +83,7 @@ def fake_fit(
             "discrepancy_sd": _same(discrepancy_sd, "base", data, shape),
             "load_discrepancy_sd": _same(load_discrepancy_sd, "base", data, shape),
             "request_cv": _same(request_cv, "base", data, shape),
-            "spread_heterogeneity": _same(0.05, "base", data, shape),
-            "spread_skew": _same(0.0, "base", data, shape),
-            "backlog_s": _same(1e-6, "base", data, shape),
-            "percentile_misfit_sd": _same(0.005, "base", data, shape),
-            **{
-                name: (("chain", "draw"), np.full(shape, value))
-                for name, value in (
-                    ("load_factor", 1.0),
-                    ("excess_misfit", 0.2),
-                    ("percentile_dof", 4.0),
-                    ("percentile_top_dof", 3.0),
-                )
-            },
+            **(_spread(data, shape) if percentiles else {}),
             "acceptance_request_sd": (("chain", "draw"), np.full(shape, 1e-6)),
             "tail_dof": (("chain", "draw"), np.full(shape, 8.0)),
             "extrapolation_sd": (("chain", "draw"), np.full(shape, extrapolation_sd)),
@@ -134,6 +125,25 @@ def fake_fit(
             ),
         }
     )
+
+
+def _spread(data, shape):
+    """Return what a fit of runs with percentiles has besides."""
+    of_bases = {
+        "spread_heterogeneity": 0.05,
+        "spread_skew": 0.0,
+        "backlog_s": 1e-6,
+        "percentile_misfit_sd": 0.005,
+    }
+    shared = {
+        "load_factor": 1.0,
+        "excess_misfit": 0.2,
+        "percentile_dof": 4.0,
+        "percentile_top_dof": 3.0,
+    }
+    return {name: _same(value, "base", data, shape) for name, value in of_bases.items()} | {
+        name: (("chain", "draw"), np.full(shape, value)) for name, value in shared.items()
+    }
 
 
 def _same(value, dim, data, shape):
