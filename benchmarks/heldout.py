@@ -259,7 +259,8 @@ def main() -> None:
         rows.to_csv(options.save_runs, index=False)
     if not options.quick:
         name = "heldout" + ("_unseen_high" if options.unseen_high else "")
-        name += "" if options.responses == ",".join(RESPONSES) else "_e2e_only"
+        if options.responses != ",".join(RESPONSES):
+            name += "_" + (options.responses.replace(",", "_") or "e2e_only")
         name += "" if options.data == "scaling-study" else f"_{options.data.replace('-', '_')}"
         write_results(
             name,
