@@ -49,7 +49,7 @@ likelihoods       | ARRAYS GRAPH                  | LOW physics.*
 shares_of_sums    | GRAPH                         |
 graph             | ARRAYS GRAPH                  | LOW physics.* labels priors population
 + shares_of_sums expert_graph
-ttft_graph        | ARRAYS GRAPH                  | LOW physics.* prior population run_load
+ttft_graph        | ARRAYS GRAPH                  | LOW prior priors population run_load
 percentile_graph  | ARRAYS GRAPH                  | LOW physics.* prior population
 + acceptance_levels percentile_ratios tail_likelihood
 model             | ARRAYS GRAPH                  | LOW physics.* data priors likelihoods graph
