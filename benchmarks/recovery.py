@@ -13,6 +13,7 @@ boots at other loads, and k = 2, which no sweep has, from their control alone.
 import argparse
 import time
 import warnings
+from dataclasses import replace
 from multiprocessing import get_context
 from typing import Any
 
@@ -67,7 +68,8 @@ def compared(tree: xr.DataTree, pair: str, campaign: Campaign) -> dict[str, tupl
 
     The last group has no exact counterpart: `recovery_table.LOOSE` says why.
     """
-    costs = cell(tree, pair, drafts=True).costs
+    # Without speculation no drafter is loaded here.
+    costs = replace(cell(tree, pair, drafts=True).costs, idle_drafter_s=0.0)
     server, drafter = campaign.server, campaign.drafter
     constant = tree["constant_data"].dataset
     context = float((constant["input_len_tokens"] + constant["output_len_tokens"] / 2).mean())
