@@ -2,6 +2,7 @@
 
     python benchmarks/recovery.py              # 10 dense and 10 mixture-of-experts servers
     python benchmarks/recovery.py --quick      # one of each, few draws; writes nothing
+    python benchmarks/recovery.py --responses ""   # the mean latency alone
 
 The data come from `bayes_sd.simulate`, an iteration-level simulator that shares no formula with
 the model: a roofline in place of the hinge, experts drawn token by token, acceptance that differs
@@ -13,6 +14,7 @@ boots at other loads, and k = 2, which no sweep has, from their control alone.
 import argparse
 import time
 import warnings
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from multiprocessing import get_context
 from typing import Any
@@ -207,9 +209,10 @@ def main() -> None:
         options.sets, options.draws, options.tune = 2, 100, 200
     tasks = [(i // 2, bool(i % 2), options) for i in range(options.sets)]
     began, found = time.perf_counter(), []
-    with get_context("spawn").Pool(2) as pool:
-        for result in pool.imap_unordered(judge_set, tasks):
-            found.append(result)
+    # Raises if a worker is ended from outside, where a Pool would wait for it for ever.
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(judge_set, task) for task in tasks]):
+            found.append(done.result())
             print(f"{len(found)} of {len(tasks)}, {time.perf_counter() - began:.0f} s", flush=True)
     found.sort(key=lambda f: (f["is_moe"], f["seed"]))
     text, bars = recovery_text(found)
@@ -219,7 +222,11 @@ def main() -> None:
     )
     print(text)
     if not options.quick:
-        write_results("recovery", text, {"stamp": stamp(), "bars": bars, "sets": found})
+        name = "recovery"
+        if options.responses != ",".join(RESPONSES):
+            name += f"_{options.responses.replace(',', '_') or 'e2e_only'}"
+        figures = {"stamp": stamp(), "options": vars(options), "bars": bars, "sets": found}
+        write_results(name, text, figures)
 
 
 if __name__ == "__main__":
