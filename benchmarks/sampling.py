@@ -20,15 +20,14 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import nutpie
 import pandas as pd
 import xarray as xr
 
 from bayes_sd.convergence import Verdict, diagnose
-from bayes_sd.exceptions import ConvergenceWarning
 from bayes_sd.data import to_dataset
 from bayes_sd.datasets import load_scaling_study
+from bayes_sd.exceptions import ConvergenceWarning
 from bayes_sd.fitting import CompiledModel, compile_model, complete_tree, sample
 from bayes_sd.model import RESPONSES, build_model
 from bayes_sd.physics.coefficients import CostCoefficients
