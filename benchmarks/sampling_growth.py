@@ -142,11 +142,9 @@ def compiled_copies(
     }
 
 
-def request_part(
-    few: tuple[CompiledModel, dict[str, Any]], lengths: dict[str, Any]
-) -> list[dict[str, Any]]:
+def request_part(lengths: dict[str, int], num_runs: int) -> list[dict[str, Any]]:
     """Fit the same runs as if each had few and many requests; return the times of both."""
-    pairs = [few, compiled_copies(few[1]["runs"], few[1]["cells"], REQUESTS[1])]
+    pairs = [compiled_copies(num_runs, 5, requests) for requests in REQUESTS]
     # In turn, so that a slow moment of the machine meets both.
     times = [[seconds_per_gradient(compiled) for compiled, _ in pairs] for _ in range(5)]
     rows = []
@@ -190,14 +188,13 @@ def exponent(rows: list[dict[str, Any]], of: str, figure: str) -> list[float]:
 
 def growth_part(*, is_quick: bool = False) -> dict[str, Any]:
     """Return all figures of growth."""
-    runs, cells, records = (RUNS, CELLS, RECORDS) if not is_quick else ((45, 90), (2, 4), (10**4,))
+    runs, cells, records = (RUNS, CELLS, RECORDS) if not is_quick else ((20, 100), (2, 4), (10**4,))
     per_cell = 9 * (1 if is_quick else SWEEPS_PER_CELL)
-    lengths = {"draws": 50, "tune": 100, "chains": 2} if is_quick else {}
-    first = compiled_copies(runs[0], 5)
+    few = {"draws": 50, "tune": 100, "chains": 2} if is_quick else {}
     found: dict[str, Any] = {
-        "runs": [first[1], *(compiled_copies(n, 5)[1] for n in runs[1:])],
+        "runs": [compiled_copies(n, 5)[1] for n in runs],
         "cells": [compiled_copies(per_cell * n, n)[1] for n in cells],
-        "requests": request_part(first, lengths),
+        "requests": request_part(few, runs[0] if is_quick else 200),
         "records": [{"records": n, "seconds": summary_s(n)} for n in records],
     }
     for name in ("runs", "cells"):
