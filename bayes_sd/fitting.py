@@ -16,7 +16,8 @@ from bayes_sd.acceptance_graph import steps_of_runs
 from bayes_sd.convergence import diagnose
 from bayes_sd.data import to_dataset
 from bayes_sd.exceptions import ArgumentError
-from bayes_sd.model import build_model, reference_lengths
+from bayes_sd.least_squares import reference_lengths
+from bayes_sd.model import build_model
 from bayes_sd.priors import Prior, check_priors, default_priors
 from bayes_sd.start import starting_point
 from bayes_sd.storage import FORMAT

@@ -14,16 +14,14 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 
-from bayes_sd.acceptance_graph import add_steps, steps_of_runs
+from bayes_sd.acceptance_graph import add_steps
 from bayes_sd.data import to_dataset
 from bayes_sd.exceptions import DataError
 from bayes_sd.expert_graph import expert_bases
 from bayes_sd.graph import cost_coefficients, costs_of_runs, first_pairs
+from bayes_sd.least_squares import load_covariates, reference_lengths
 from bayes_sd.likelihoods import latency_logp, latency_scale, observe_latency
 from bayes_sd.percentile_graph import add_percentiles, percentile_data
-from bayes_sd.physics.acceptance import (
-    expected_steps_renewal,
-)
 from bayes_sd.physics.jumps import JUMP_TOKENS
 from bayes_sd.physics.latency import latency_slope, request_latency
 from bayes_sd.population import draw
@@ -32,33 +30,6 @@ from bayes_sd.run_load import load_of_runs, observations
 from bayes_sd.ttft_graph import add_ttft, has_ttft
 
 RESPONSES = ("ttft", "percentiles")
-
-
-def reference_lengths(data: xr.Dataset) -> xr.Dataset:
-    """Return prompt, context and steps of each base's mean run, in tokens and steps.
-
-    Steps are those of an acceptance of 0.7 where it is not known: only coordinates hang on it.
-    """
-    base = data["base_of_run"].values
-    context = data["input_len_tokens"] + data["output_len_tokens"] / 2
-    drafts = data["num_speculative_tokens"].values
-    steps = steps_of_runs(data)
-    emitted = np.maximum(data["output_len_tokens"].values - 1, 1)
-    guess = expected_steps_renewal(emitted, [0.7] * int(drafts.max()), drafts)
-    means = {
-        "input_len_tokens": data["input_len_tokens"].values,
-        "context_tokens": context.values,
-        "num_steps": np.maximum(np.where(np.isnan(steps), guess, steps), 1),
-        "num_speculative_tokens": np.maximum(drafts, 1),
-    }
-    count = np.bincount(base, minlength=data.sizes["base"])
-    return xr.Dataset(
-        {
-            name: ("base", np.bincount(base, values, minlength=data.sizes["base"]) / count)
-            for name, values in means.items()
-        },
-        coords={"base": data["base"]},
-    )
 
 
 def build_model(
@@ -110,13 +81,13 @@ def build_model(
     if not data.sizes["run"]:
         raise DataError("the data set holds no run. Give at least one run with a mean latency.")
     priors = check_priors(default_priors(data) if priors is None else priors)
-    load = load_of_runs(data)
+    load, lengths = load_of_runs(data), reference_lengths(data)
     with pm.Model(coords=_coords(data)) as model:
         weight = pm.Data("score_weight", np.ones(data.sizes["run"]), dims="run")
         observed = dict(observations(data))
         if replaceable:  # else constants, from which the compiler computes what it can beforehand
             observed = {name: pm.Data(name, v, dims="run") for name, v in observed.items()}
-        of_base, of_pair = cost_coefficients(data, reference_lengths(data), priors)
+        of_base, of_pair = cost_coefficients(data, lengths, priors)
         costs = costs_of_runs(data, of_base, of_pair)
         terms = {
             **{name: observed[name] for name in ("requests_per_step", "others")},
@@ -170,18 +141,8 @@ def build_model(
             )
         ratios = percentile_data(data) if "percentiles" in responses else None
         if ratios is not None:
-            prompt = data["input_len_tokens"].values
-            own = costs.prefill_fixed_s + costs.prefill_per_token_s * prompt
             add_percentiles(
-                data,
-                ratios,
-                priors,
-                own_prefill_share=own / latency,
-                elasticity=elasticity,
-                one_minus_elasticity=one_minus,
-                effective_batch=observed["effective_batch"],
-                arrival_noise=load.arrival_noise,
-                weight=weight,
+                data, ratios, priors, *load_covariates(data, priors, lengths), weight=weight
             )
     model.bayes_sd_data, model.bayes_sd_priors = data, priors
     return model

@@ -23,8 +23,8 @@ from bayes_sd.acceptance_graph import steps_of_runs
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.graph import costs_of_runs
 from bayes_sd.labels import experts_fraction
+from bayes_sd.least_squares import reference_lengths
 from bayes_sd.likelihoods import latency_scale, observe_latency
-from bayes_sd.model import reference_lengths
 from bayes_sd.physics.jumps import JUMP_TOKENS
 from bayes_sd.physics.latency import latency_slope, request_latency
 from bayes_sd.population import draw, log_sizes

@@ -50,16 +50,18 @@ shares_of_sums    | GRAPH                         |
 graph             | ARRAYS GRAPH                  | LOW physics.* labels priors population
 + shares_of_sums expert_graph
 ttft_graph        | ARRAYS GRAPH                  | LOW prior priors population run_load
-percentile_graph  | ARRAYS GRAPH                  | LOW physics.* prior population
+least_squares     | ARRAYS scipy                  | LOW physics.* labels priors run_load
++ acceptance_graph acceptance_levels
+percentile_graph  | ARRAYS GRAPH                  | LOW physics.* prior population run_load
 + acceptance_levels percentile_ratios tail_likelihood
 model             | ARRAYS GRAPH                  | LOW physics.* data priors likelihoods graph
 + run_load population acceptance_graph expert_graph ttft_graph percentile_graph
-start             | ARRAYS scipy                  | LOW physics.* labels priors graph model
-+ run_load acceptance_graph acceptance_levels
++ least_squares
+start             | ARRAYS                        | LOW priors graph least_squares
 convergence       | ARRAYS arviz                  | LOW
 storage           | ARRAYS                        | LOW
 fitting           | ARRAYS GRAPH nutpie           | LOW data priors model start convergence
-+ storage acceptance_graph
++ storage acceptance_graph least_squares
 scenario          | numpy pandas                  | LOW
 posterior         | numpy xarray                  | LOW physics.* labels scenario acceptance_levels
 support           | numpy xarray                  | LOW scenario
