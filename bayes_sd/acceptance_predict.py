@@ -8,7 +8,7 @@ import xarray as xr
 from bayes_sd.acceptance_levels import MARGINS, margin_labels, rates_of_steps
 from bayes_sd.exceptions import ArgumentError, DataError, UnknownPairError
 from bayes_sd.physics.acceptance import mean_acceptance_length, positional_acceptance
-from bayes_sd.posterior import find_label
+from bayes_sd.posterior import find_label, flat_draws
 from bayes_sd.validate import nearest_names, whole_number
 
 MEASURED, CROSSED, NEW = "measured", "new combination", "new level"
@@ -86,14 +86,16 @@ def predict_acceptance_length(
     labels = {margin: margin_labels(constant, margin) for margin in MARGINS}
     at = np.flatnonzero(np.all([labels[m] == wanted[m] for m in MARGINS], axis=0))
     if len(at):
-        table = _flat(posterior["conditional_acceptance_rate"].isel(acceptance_group=int(at[0])))
+        table = flat_draws(
+            posterior["conditional_acceptance_rate"].isel(acceptance_group=int(at[0]))
+        )
         rates = list(table.T)
         status = MEASURED
     else:
         rates = _new_rates(posterior, wanted, random_seed)
         status = CROSSED if all(wanted[m] in labels[m] for m in MARGINS) else NEW
     count = int(num_speculative_tokens)
-    rates = rates_of_steps(rates, _flat(posterior["acceptance_request_sd"]), count)
+    rates = rates_of_steps(rates, flat_draws(posterior["acceptance_request_sd"]), count)
     length = np.broadcast_to(mean_acceptance_length(rates, count), np.shape(rates[0]))
     return xr.DataArray(
         length.astype(float),
@@ -165,10 +167,10 @@ def _wanted(
 def _new_rates(posterior: xr.Dataset, wanted: dict[str, str], random_seed: int) -> list[Any]:
     """Return rates by position of a combination that was not measured, each (sample,)."""
     rng = np.random.default_rng(random_seed)
-    center = _flat(posterior["acceptance_logit"])
+    center = flat_draws(posterior["acceptance_logit"])
 
     def spread(name: str) -> np.ndarray:
-        return _flat(posterior[name]) * rng.standard_normal(len(center))
+        return flat_draws(posterior[name]) * rng.standard_normal(len(center))
 
     intercept = center + spread("acceptance_group_sd")
     for margin in MARGINS:
@@ -176,16 +178,12 @@ def _new_rates(posterior: xr.Dataset, wanted: dict[str, str], random_seed: int) 
         if dim not in posterior.dims:
             continue
         if wanted[margin] in posterior[dim].values:
-            intercept = intercept + _flat(posterior[f"{dim}_effect"].sel({dim: wanted[margin]}))
+            intercept = intercept + flat_draws(
+                posterior[f"{dim}_effect"].sel({dim: wanted[margin]})
+            )
         else:
             intercept = intercept + spread(f"{dim}_sd")
     decay: Any = 0.0
     if "acceptance_decay" in posterior:
-        decay = _flat(posterior["acceptance_decay"]) + spread("acceptance_decay_sd")
+        decay = flat_draws(posterior["acceptance_decay"]) + spread("acceptance_decay_sd")
     return positional_acceptance(intercept, decay, posterior.sizes["position"])
-
-
-def _flat(values: xr.DataArray) -> np.ndarray:
-    """Put chains and draws in one axis, in front."""
-    array = values.transpose("chain", "draw", ...).values
-    return array.reshape(-1, *array.shape[2:])

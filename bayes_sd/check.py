@@ -6,18 +6,10 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from bayes_sd.acceptance_graph import steps_of_runs
-from bayes_sd.acceptance_levels import rates_of_steps
 from bayes_sd.data import to_dataset
-from bayes_sd.expert_graph import has_idle_drafter
-from bayes_sd.labels import experts_fraction
 from bayes_sd.model import build_model
-from bayes_sd.physics.acceptance import expected_steps_renewal
-from bayes_sd.physics.coefficients import CostCoefficients
-from bayes_sd.physics.latency import request_latency
-from bayes_sd.posterior import BASE_FIELDS, OPTIONAL_FIELDS, PAIR_FIELDS
-from bayes_sd.priors import Prior
-from bayes_sd.run_load import load_of_runs
+from bayes_sd.prior import Prior
+from bayes_sd.run_law import COSTS, COUNTS, ERRORS, flat_draws, run_law
 from bayes_sd.validate import whole_number
 
 
@@ -72,45 +64,18 @@ def prior_predictive_latency(
     whole_number(random_seed, "random_seed", minimum=0)
     if not isinstance(data, xr.Dataset):
         data = to_dataset(data)
-    model = build_model(data, priors)
-    known_steps = steps_of_runs(data)
-    names = [*BASE_FIELDS, *(f for f in OPTIONAL_FIELDS if f in model.named_vars)]
-    of_bases = tuple(names)
-    if data.sizes["pair"]:
-        names += PAIR_FIELDS
-    if np.isnan(known_steps).any():
-        names += ["conditional_acceptance_rate", "acceptance_request_sd"]
+    model = build_model(data, priors, responses=())
+    names = [name for name in (*COSTS, *ERRORS, *COUNTS) if name in model.named_vars]
     prior = pm.sample_prior_predictive(
         draws,
         model=model,
         var_names=names,
         random_seed=random_seed,
         compile_kwargs={"mode": "FAST_COMPILE"},  # a few hundred draws: compiling is the cost
-    )["prior"]
-    drawn = {name: prior[name].isel(chain=0).values for name in names}
-    base, pair = data["base_of_run"].values, np.maximum(data["pair_of_run"].values, 0)
-    fields: dict[str, Any] = {name: drawn[name][:, base] for name in of_bases}
-    if "expert_share" in fields:
-        fields["experts_fraction"] = experts_fraction(data)[base]
-    fields["idle_drafter_s"] = fields["idle_drafter_s"] * has_idle_drafter(data)
-    for name in PAIR_FIELDS:  # a run without a drafter has k = 0: its drafting costs do not count
-        fields[name] = drawn[name][:, pair] if name in drawn else 0.0
-    load = load_of_runs(data)
-    latency = request_latency(
-        CostCoefficients(**fields),
-        requests_per_step=load.requests_per_step,
-        others=load.others,
-        requests_variance=load.requests_variance,
-        num_speculative_tokens=data["num_speculative_tokens"].values,
-        input_len_tokens=data["input_len_tokens"].values,
-        output_len_tokens=data["output_len_tokens"].values,
-        num_steps=_steps(
-            data,
-            known_steps,
-            drawn.get("conditional_acceptance_rate"),
-            drawn.get("acceptance_request_sd"),
-        ),
-    )
+    )["prior"].to_dataset()
+    law = run_law(data, flat_draws(prior, draws))
+    batch = data["effective_batch_observed"].values
+    latency = law.latency(np.broadcast_to(batch, (draws, len(batch))))
     return xr.DataArray(
         latency,
         dims=("sample", "run"),
@@ -118,22 +83,3 @@ def prior_predictive_latency(
         name="e2e_s",
         attrs={"units": "s"},
     )
-
-
-def _steps(
-    data: xr.Dataset, known: np.ndarray, rates: np.ndarray | None, request_sd: np.ndarray | None
-) -> np.ndarray:
-    """Return the steps of each run, (run,) or (sample, run), with drawn rates where needed."""
-    if rates is None or request_sd is None:
-        return known
-    estimated = np.flatnonzero(np.isnan(known))
-    group = data["group_of_run"].values[estimated]
-    steps = np.broadcast_to(known, (len(rates), len(known))).copy()
-    drafts = data["num_speculative_tokens"].values[estimated]
-    by_request = [rates[:, group, position] for position in range(data.sizes["position"])]
-    steps[:, estimated] = expected_steps_renewal(
-        data["output_len_tokens"].values[estimated] - 1,
-        rates_of_steps(by_request, request_sd[:, None], drafts),
-        drafts,
-    )
-    return steps

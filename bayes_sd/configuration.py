@@ -61,22 +61,29 @@ class Configuration:
             return self.cell.costs
         return replace(self.cell.costs, idle_drafter_s=0.0)
 
-    def ttft(self, batch: np.ndarray, random_seed: int) -> np.ndarray | None:
-        """Return the time to first token at a batch, s; None if no fitted run had one.
+    def typical_first_token(self, batch: np.ndarray) -> np.ndarray | None:
+        """Return the time to first token at a batch, s, by the formula of `bayes_sd.ttft_graph`.
 
-        The formula is that of `bayes_sd.ttft_graph`; its misfit belongs to the configuration.
+        None if no fitted run had one.
         """
         where = self.cell
         told = (where.first_wait_steps, where.ttft_fixed_s, where.ttft_per_token_s)
-        if where.ttft_discrepancy_sd is None or any(part is None for part in told):
+        if any(part is None for part in told):
             return None
         wait, fixed, per_token = (np.asarray(part) for part in told)
         step = self.latency(batch) / np.maximum(self.steps, 1.0)
+        return np.asarray(fixed + per_token * self.input_len + wait * step)
+
+    def ttft(self, batch: np.ndarray, random_seed: int) -> np.ndarray | None:
+        """Return draws of the time to first token at a batch, s, with its misfit; or None.
+
+        The misfit belongs to the configuration: it is the same at every load.
+        """
+        typical, spread = self.typical_first_token(batch), self.cell.ttft_discrepancy_sd
+        if typical is None or spread is None:
+            return None
         rng = configuration_rng(self, random_seed + 2)
-        misfit = where.ttft_discrepancy_sd * rng.standard_t(
-            TTFT_TAIL_DOF, where.ttft_discrepancy_sd.shape
-        )
-        return np.asarray((fixed + per_token * self.input_len + wait * step) * np.exp(misfit))
+        return np.asarray(typical * np.exp(spread * rng.standard_t(TTFT_TAIL_DOF, spread.shape)))
 
     def _request(self) -> dict[str, Any]:
         return {

@@ -129,7 +129,13 @@ def load_covariates(
     Returns
     -------
     elasticity, own_prefill_share : array
-        d log L / d log B at the run's batch, and the request's own prefill over its latency.
+        d log L / d log B at the run's batch, and what of its latency does not grow with a
+        request's steps: the measured time to first token, else prior medians (runs at one prompt
+        length do not tell the own prefill from the steps), and half of the latency at most.
+
+    Notes
+    -----
+    Held-out runs (weight 0) take part, as in the starting point.
     """
     found = least_squares(data, priors, lengths)
     base = data["base_of_run"].values
@@ -171,7 +177,10 @@ def load_covariates(
         costs, requests_slope=load.requests_slope, others_slope=load.others_slope, **terms
     )
     elasticity = data["effective_batch_observed"].values * rise / latency
-    return np.asarray(elasticity), np.asarray(np.minimum(own / latency, 1.0))
+    medians = [_medians(data, b, lengths, priors)[0][0] for b in range(data.sizes["base"])]
+    first = data["mean_ttft_s"].values
+    first = np.where(np.isnan(first), np.array(medians)[base], first)
+    return np.asarray(elasticity), np.minimum(first / data["mean_e2e_s"].values, 0.5)
 
 
 def _jump_columns(steps: np.ndarray, tokens: np.ndarray, variance: np.ndarray) -> list[np.ndarray]:

@@ -28,6 +28,8 @@ def latency_scale(
 ) -> Any:
     """Return the scale of log latency at a given batch, all error layers but the boot's.
 
+    Arithmetic only: for the graph, and for NumPy.
+
     To first order, log L - log f(rate x L) = d + e d' + (1 - e) s - e u for a discrepancy d of the
     whole latency, one d' of the part that load adds, a sampling error s of the mean latency, and
     an error u of the batch that the requests met, with e the elasticity d log f / d log B: the
@@ -60,7 +62,7 @@ def latency_scale(
     sampling = (one_minus_elasticity * request_cv) ** 2
     batch = ((1 - one_minus_elasticity) * arrival_noise) ** 2
     of_load = (elasticity * load_discrepancy_sd) ** 2
-    return pt.sqrt(discrepancy_sd**2 + of_load + (sampling + batch) / num_requests)
+    return (discrepancy_sd**2 + of_load + (sampling + batch) / num_requests) ** 0.5
 
 
 def latency_logp(

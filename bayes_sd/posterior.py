@@ -188,11 +188,6 @@ def group_of_pair(tree: xr.DataTree, pair: int) -> int | None:
     return int(found[0]) if len(found) else None
 
 
-def num_steps(tree: xr.DataTree, scenario: Scenario, where: Cell, output_len: float) -> np.ndarray:
-    """Return the expected steps of a request, (draw,) or (1,); see `steps_and_rates`."""
-    return steps_and_rates(tree, scenario, where, output_len)[0]
-
-
 def steps_and_rates(
     tree: xr.DataTree, scenario: Scenario, where: Cell, output_len: float
 ) -> tuple[np.ndarray, list[Any]]:

@@ -136,8 +136,12 @@ def _table() -> dict[str, Prior]:
             "excess_misfit": Prior(
                 "lognormal", 0.2, 0.5, "1", "p99 misses by a fifth of the backlog's excess"
             ),
-            "percentile_dof": Prior("gamma", 4.0, 2.0, "1", "some runs stall: heavy tails"),
-            "percentile_top_dof": Prior("gamma", 3.0, 2.0, "1", "p99 of a run with a stall"),
+            "percentile_dof": Prior(
+                "gamma", 4.0, 2.0, "1", "degrees of freedom above 1; some runs stall"
+            ),
+            "percentile_top_dof": Prior(
+                "gamma", 3.0, 2.0, "1", "the same of p99, which one stall moves"
+            ),
             "load_discrepancy_sd": Prior(
                 "lognormal", 0.02, 0.7, "1", "what load adds is missed by 1 to 6 % more"
             ),

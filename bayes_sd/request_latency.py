@@ -50,10 +50,12 @@ def spread_of(configuration: Configuration, batch: np.ndarray, mean_s: np.ndarra
     is_closed = configuration.arrivals == "closed"
     one_minus = np.ones_like(elasticity) if is_closed else 1 - elasticity
     noise = float(configuration.arrivals in ("poisson", "bursty"))
-    own = costs.prefill_fixed_s + costs.prefill_per_token_s * configuration.input_len
+    first = configuration.typical_first_token(held)
+    if first is None:
+        first = costs.prefill_fixed_s + costs.prefill_per_token_s * configuration.input_len
     spread = request_spread(
         steps_cv2=_steps_cv2(configuration),
-        decode_share=1 - own / latency,
+        decode_share=1 - np.minimum(first / latency, 0.5),
         heterogeneity=found["spread_heterogeneity"],
         load_factor=found["load_factor"],
         load_cv2=load_variance(one_minus, held, noise),

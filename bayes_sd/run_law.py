@@ -16,7 +16,7 @@ from bayes_sd.acceptance_levels import rates_of_steps
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.expert_graph import has_idle_drafter
 from bayes_sd.labels import experts_fraction
-from bayes_sd.likelihoods import ELASTICITY_FLOOR
+from bayes_sd.likelihoods import ELASTICITY_FLOOR, latency_scale
 from bayes_sd.physics.acceptance import expected_steps_renewal
 from bayes_sd.physics.arrivals import met_by_arrivals, met_slopes, met_variance
 from bayes_sd.physics.coefficients import CostCoefficients
@@ -66,12 +66,18 @@ class RunLaw:
         return 1 - (self.arrivals != "closed") * elasticity
 
     def scale(self, elasticity: np.ndarray) -> np.ndarray:
-        """Return the scale of the log latency: `bayes_sd.likelihoods.latency_scale`, in NumPy."""
-        remainder = self.one_minus_elasticity(elasticity)
-        noisy = np.isin(self.arrivals, ("poisson", "bursty"))
-        sampling = (remainder * self.request_cv) ** 2 + ((1 - remainder) * noisy) ** 2
-        misfit = self.discrepancy_sd**2 + (elasticity * self.load_discrepancy_sd) ** 2
-        return np.asarray(np.sqrt(misfit + sampling / self.num_requests))
+        """Return the scale of the log latency: `bayes_sd.likelihoods.latency_scale`."""
+        return np.asarray(
+            latency_scale(
+                self.discrepancy_sd,
+                self.load_discrepancy_sd,
+                self.request_cv,
+                self.num_requests,
+                elasticity,
+                self.one_minus_elasticity(elasticity),
+                np.isin(self.arrivals, ("poisson", "bursty")),
+            )
+        )
 
     def _terms(self, batch: np.ndarray) -> dict[str, Any]:
         """Return what the requests meet at a batch, and their lengths: arguments of the law."""

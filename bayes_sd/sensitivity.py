@@ -20,6 +20,7 @@ TOP_LEVEL = (
     "load_discrepancy_sd",
     "request_cv",
     "tail_dof",
+    "extrapolation_sd",
     "knee_width",
     "first_wait_steps",
     "ttft_discrepancy_sd",
@@ -113,7 +114,9 @@ def _log_density(values: xr.DataArray, prior: Prior) -> xr.DataArray:
         density = stats.gamma(shape, scale=prior.center / shape).logpdf(x)
     axes = tuple(range(2, density.ndim))
     return xr.DataArray(
-        density.sum(axis=axes), dims=("chain", "draw"), coords=values[["chain", "draw"]].coords
+        density.sum(axis=axes),
+        dims=("chain", "draw"),
+        coords={d: values[d] for d in ("chain", "draw")},
     )
 
 
@@ -137,6 +140,6 @@ def _population(posterior: xr.Dataset, priors: dict[str, Prior]) -> dict[str, xr
             log = np.log(spread)
             parts.append(stats.norm(scale.log_center, scale.spread).logpdf(log) - log)
         found[f"{kind}_population"] = xr.DataArray(
-            sum(parts), dims=("chain", "draw"), coords=posterior[["chain", "draw"]].coords
+            sum(parts), dims=("chain", "draw"), coords={d: posterior[d] for d in ("chain", "draw")}
         )
     return found

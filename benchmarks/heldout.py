@@ -52,6 +52,7 @@ type Mask = NDArray[np.bool_]
 
 QUICK_VERIFIERS = ("Qwen/Qwen3-8B", "Qwen/Qwen3-0.6B")
 LAW_DRAWS = 400
+NEVER_S = 1e6
 
 
 def scenario_of_run(data: xr.Dataset, run: int) -> Scenario:
@@ -111,6 +112,7 @@ def score(draws: Floats, point: Floats, data: xr.Dataset) -> pd.DataFrame:
 def score_extra(rows: pd.DataFrame, name: str, draws: Floats, measured: Floats) -> None:
     """Add error and cover of another response than the mean latency; NaN where not measured."""
     known = np.isfinite(measured)
+    draws = np.minimum(draws, NEVER_S)  # past capacity: quantiles of infinity are not a number
     rows[f"{name}_error"] = np.where(
         known, absolute_percentage_error(np.median(draws, axis=0), measured), np.nan
     )

@@ -2,8 +2,13 @@
 
 import pytest
 
+from bayes_sd import fitting
 from bayes_sd.data import to_dataset
+from bayes_sd.exceptions import ConvergenceWarning
+from bayes_sd.fitting import compile_model, fit
 from bayes_sd.model import build_model
+from bayes_sd.priors import default_priors
+from bayes_sd.start import starting_point
 from tests.simulated_runs import simulated_frame
 
 
@@ -22,3 +27,17 @@ def data(frame):
 @pytest.fixture(scope="session")
 def model(data):
     return build_model(data)
+
+
+@pytest.fixture(scope="session")
+def compiled(model, data):
+    return compile_model(model, starting_point(data, default_priors(data)))
+
+
+@pytest.fixture(scope="session")
+def tree(model, compiled):
+    """Return a fit that is far too short, and says so, from the model compiled once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "compile_model", lambda *args: compiled)
+        with pytest.warns(ConvergenceWarning, match=r"^NOT CONVERGED"):
+            return fit(model, random_seed=5, draws=60, tune=200, chains=2, progressbar=False)

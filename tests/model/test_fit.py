@@ -7,34 +7,17 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from bayes_sd import fitting
 from bayes_sd.convergence import diagnose
-from bayes_sd.exceptions import ArgumentError, ConvergenceWarning
-from bayes_sd.fitting import STAMPED, compile_model, fit, sample
+from bayes_sd.exceptions import ArgumentError
+from bayes_sd.fitting import STAMPED, fit, sample
 from bayes_sd.model import build_model
 from bayes_sd.predict import predict_latency
 from bayes_sd.priors import default_priors
 from bayes_sd.scenario import Scenario
-from bayes_sd.start import starting_point
 from bayes_sd.storage import FORMAT, load, save
 from tests.fake_fit import fake_fit
 
 DRAWS, CHAINS = 60, 2
-SHORT = {"draws": DRAWS, "tune": 200, "chains": CHAINS, "progressbar": False}
-
-
-@pytest.fixture(scope="module")
-def compiled(model, data):
-    return compile_model(model, starting_point(data, default_priors(data)))
-
-
-@pytest.fixture(scope="module")
-def tree(model, compiled):
-    """Return a fit that is far too short, and says so, from the model compiled once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "compile_model", lambda *args: compiled)
-        with pytest.warns(ConvergenceWarning, match=r"^NOT CONVERGED"):
-            return fit(model, random_seed=5, **SHORT)
 
 
 def test_a_fit_holds_the_five_groups_and_the_whole_data_set(tree, data):

@@ -76,8 +76,6 @@ predict           | ARRAYS scipy                  | LOW physics.* scenario poste
 acceptance_predict | ARRAYS                       | LOW physics.* acceptance_levels posterior
 summary           | ARRAYS                        | LOW
 shares            | ARRAYS                        | LOW physics.* scenario predict configuration
-check             | ARRAYS pymc                   | LOW physics.* labels data priors model
-+ posterior run_load acceptance_graph acceptance_levels expert_graph
 decision          | pandas                        |
 decide            | ARRAYS                        | LOW physics.* scenario predict decision
 + configuration
@@ -88,6 +86,7 @@ curves            | ARRAYS                        | LOW scenario support predict
 + configuration
 run_law           | ARRAYS scipy                  | LOW physics.* labels posterior acceptance_graph
 + acceptance_levels expert_graph likelihoods
+check             | ARRAYS pymc                   | LOW data prior model run_law
 generate_counts   | ARRAYS scipy                  | LOW acceptance_likelihoods run_law
 generate          | ARRAYS                        | LOW physics.* run_load run_law
 + generate_counts ttft_graph

@@ -12,7 +12,7 @@ from bayes_sd.posterior import (
     find_cell,
     fitted_bases,
     fitted_pairs,
-    num_steps,
+    steps_and_rates,
 )
 from bayes_sd.scenario import Scenario
 from tests.fake_fit import KNOWN, fake_fit, simulated_frame
@@ -31,7 +31,7 @@ def tree():
 
 def steps_of(tree, scenario, output_len=128.0):
     where = cell(tree, scenario.pair, drafts=scenario.num_speculative_tokens > 0)
-    return num_steps(tree, scenario, where, output_len)
+    return steps_and_rates(tree, scenario, where, output_len)[0]
 
 
 def test_labels_are_those_of_the_data(tree):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from bayes_sd.physics.experts import expert_coverage, expert_coverage_slope
+from bayes_sd.physics.experts import expert_coverage, expert_coverage_slope, routed_load_cv
+from bayes_sd.physics.step_time import knee_time, step_time
 
 TOKENS = np.array([1.0, 2.0, 3.5, 8.0, 17.0, 64.0, 500.0, 1e4])
 
@@ -110,3 +111,28 @@ def test_slope_is_the_derivative(cv):
 def test_balanced_slope_is_analytic():
     expected = -np.log(0.875) * 0.875**TOKENS
     np.testing.assert_allclose(expert_coverage_slope(TOKENS, 0.125, 0.0), expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("cv", [0.3, 1.0, 2.0])
+def test_counts_per_expert_vary_as_their_chances(rng, cv):
+    """Gamma rates, chances 1 - exp(-rate) of mean m/M: the spread of the chances, drawn."""
+    fraction, u = 4 / 32, cv**2
+    scale = ((1 - fraction) ** -u - 1) / u
+    rates = rng.gamma(1 / u, scale * u, size=400_000)
+    chance = 1 - np.exp(-rates)
+    assert chance.mean() == pytest.approx(fraction, rel=0.02)
+    found = routed_load_cv(fraction, cv)
+    assert found == pytest.approx(chance.std() / chance.mean(), rel=0.02)
+    assert found < min(cv, (1 / fraction - 1) ** 0.5)
+
+
+def test_busiest_expert_multiplies_the_expert_part_of_work_per_token(make_costs):
+    moe = {"expert_share": 0.8, "expert_load_cv": 0.5, "experts_fraction": 0.125}
+    even, uneven = make_costs(**moe), make_costs(**moe, hot_expert_growth=0.5)
+    bend = knee_time(80.0, even.knee_s_per_token, even.knee_tokens, even.knee_width_tokens)
+    work = 20 * even.verify_per_request_s * (1 + 3 * even.verify_growth_per_draft) + bend
+    more = step_time(uneven, 20, 3, 500.0) - step_time(even, 20, 3, 500.0)
+    assert more == pytest.approx(0.8 * 0.5 * 0.5 * work)
+    dense = {"expert_share": 0.0, "experts_fraction": 1.0}
+    hot = step_time(make_costs(**dense, hot_expert_growth=0.5), 20, 3, 500.0)
+    assert hot == step_time(make_costs(**dense), 20, 3, 500.0)
