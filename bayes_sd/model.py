@@ -134,6 +134,7 @@ def build_model(
             add_ttft(
                 data,
                 priors,
+                lengths,
                 log_latency=log_latency,
                 num_steps=terms["num_steps"],
                 boot=boot,
@@ -158,7 +159,7 @@ def _coords(data: xr.Dataset) -> dict[str, Any]:
         "drafter_cost": list(DRAFTER_COSTS),
         "prefill_part": ["prefill_fixed_s", "prefill_tokens_s"],
         "jump": list(JUMP_TOKENS),
-        "ttft_part": ["ttft_fixed_s", "ttft_per_token_s"],
+        "ttft_part": ["fixed", "prompt"],
         "expert_base": data["base"].values[expert_bases(data)],
     }
 

@@ -25,6 +25,7 @@ from bayes_sd.population import draw
 from bayes_sd.prior import Prior
 from bayes_sd.priors import REFERENCE, deployment_center
 from bayes_sd.run_load import TTFT_TAIL_DOF
+from bayes_sd.shares_of_sums import SumAndShare
 
 
 def has_ttft(data: xr.Dataset) -> np.ndarray:
@@ -36,7 +37,8 @@ def has_ttft(data: xr.Dataset) -> np.ndarray:
 def ttft_centers(data: xr.Dataset, priors: dict[str, Prior]) -> np.ndarray:
     """Return log prior medians of the two prefill costs before a first token, (base, 2).
 
-    As for the whole latency: the deployment's level and the size law, at prior medians.
+    Fixed, and of a prompt of the reference length; as for the whole latency the deployment's
+    level and the size law, at prior medians.
     """
     deployments = data["deployment"].values[data["deployment_of_base"].values]
     active = np.nan_to_num(data["verifier_active_params_b"].values, nan=8.0)
@@ -45,12 +47,13 @@ def ttft_centers(data: xr.Dataset, priors: dict[str, Prior]) -> np.ndarray:
         level = [deployment_center(priors[name], name, str(d)) for d in deployments]
         exponent = priors[f"{name}.size_exponent"].center
         rows.append(level + exponent * np.log(active / REFERENCE["verifier_params_b"]))
-    return np.stack(rows, axis=-1) - np.array([0.0, np.log(REFERENCE["input_len_tokens"])])
+    return np.stack(rows, axis=-1)
 
 
 def add_ttft(
     data: xr.Dataset,
     priors: dict[str, Prior],
+    lengths: xr.Dataset,
     *,
     log_latency: Any,
     num_steps: Any,
@@ -65,6 +68,8 @@ def add_ttft(
         Result of `to_dataset`.
     priors : dict
         Table of priors.
+    lengths : xarray.Dataset
+        ``input_len_tokens`` per base: runs at this prompt tell the sum of the two costs.
     log_latency : array or tensor, (run,)
         Log of the measured mean latency, log s.
     num_steps : tensor, (run,)
@@ -77,15 +82,23 @@ def add_ttft(
     at = np.flatnonzero(has_ttft(data))
     of_base = data["base_of_run"].values[at]
     spreads = [priors[name].spread for name in ("prefill_fixed_s", "prefill_stall_s")]
+    prompt = lengths["input_len_tokens"].values
+    longer = np.log(prompt / REFERENCE["input_len_tokens"])
     own = pt.exp(
-        pm.Normal("log_ttft_own", ttft_centers(data, priors), spreads, dims=("base", "ttft_part"))
+        pm.Normal(
+            "log_ttft_own",
+            ttft_centers(data, priors) + np.stack([np.zeros_like(longer), longer], axis=-1),
+            spreads,
+            dims=("base", "ttft_part"),
+            transform=SumAndShare(),
+        )
     )
-    pm.Deterministic("ttft_fixed_s", own[:, 0], dims="base")
-    pm.Deterministic("ttft_per_token_s", own[:, 1], dims="base")
+    fixed = pm.Deterministic("ttft_fixed_s", own[:, 0], dims="base")
+    per_token = pm.Deterministic("ttft_per_token_s", own[:, 1] / prompt, dims="base")
     wait = draw("first_wait_steps", priors["first_wait_steps"], dims="base")
     spread = draw("ttft_discrepancy_sd", priors["ttft_discrepancy_sd"], dims="base")
     step = (pt.exp(pt.as_tensor(log_latency)) / pt.maximum(num_steps, 1.0))[at]
-    prefill = own[of_base, 0] + own[of_base, 1] * data["input_len_tokens"].values[at]
+    prefill = fixed[of_base] + per_token[of_base] * data["input_len_tokens"].values[at]
     location = pt.log(prefill + wait[of_base] * step) + boot[at]
     observed = pm.Data("log_mean_ttft", np.log(data["mean_ttft_s"].values[at]))
 

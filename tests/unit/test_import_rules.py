@@ -50,6 +50,7 @@ shares_of_sums    | GRAPH                         |
 graph             | ARRAYS GRAPH                  | LOW physics.* labels priors population
 + shares_of_sums expert_graph
 ttft_graph        | ARRAYS GRAPH                  | LOW prior priors population run_load
++ shares_of_sums
 least_squares     | ARRAYS scipy                  | LOW physics.* labels priors run_load
 + acceptance_graph acceptance_levels
 percentile_graph  | ARRAYS GRAPH                  | LOW physics.* prior population run_load
