@@ -13,13 +13,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayes_sd.exceptions import DataError, SchemaError
+from bayes_sd.run_variables import QUANTILES
 from bayes_sd.schema import LATENCIES
 from bayes_sd.validate import name_rows, probability
 
 type Floats = NDArray[np.float64]
 
 REQUEST_COLUMNS = ("start_s", "e2e_s", "ttft_s", "input_len_tokens", "output_len_tokens")
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def standardised(design, generated, run):
         elasticity=elasticity,
         one_minus_elasticity=1 - is_open * elasticity,
         arrival_noise=float(is_open),
-    ).eval()
+    )
     return (np.log(generated["mean_e2e_s"].values[:, run] / latency) - BOOT) / scale
 
 

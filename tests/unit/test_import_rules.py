@@ -24,11 +24,11 @@ validate          | ARRAYS                        | exceptions schema
 physics.*         | numpy                         |
 simulate_*        | numpy pandas scipy numba      | LOW
 simulate          | numpy pandas rich             | LOW simulate_*
-request_statistics | numpy pandas                 | LOW
 labels            | ARRAYS                        | LOW
 run_checks        | numpy pandas                  | LOW
 acceptance_counts | numpy pandas                  | LOW run_checks
 run_variables     | ARRAYS                        | LOW run_checks
+request_statistics | numpy pandas                 | LOW run_variables
 unit_checks       | numpy pandas                  | LOW
 frames            | numpy pandas                  | LOW run_checks unit_checks
 data              | ARRAYS                        | LOW frames ROWS
