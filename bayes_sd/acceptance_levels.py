@@ -10,6 +10,7 @@ import xarray as xr
 
 from bayes_sd.physics.acceptance import unconditional_acceptance
 
+UNKNOWN_RATE = 0.7  # a starting value where nothing was counted, about the prior's middle
 MARGINS = ("drafter", "workload", "sampling")
 
 
@@ -72,7 +73,7 @@ def pooled_rates(data: xr.Dataset) -> np.ndarray:
         at = data["group_of_run"].values == group
         accepted = data["accepted_at_position"].values[at].sum(axis=0)
         trials = data["trials_at_position"].values[at].sum(axis=0)
-        overall = (accepted.sum() + 1) / (trials.sum() + 2)
+        overall = (accepted.sum() + 1) / (trials.sum() + 2) if trials.any() else UNKNOWN_RATE
         steps = data["steps_of_mean"].values[at]
         if steps.sum() > 0 and not trials.any():
             mean = np.nan_to_num(data["accepted_per_step"].values[at])

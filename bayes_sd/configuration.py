@@ -88,6 +88,8 @@ class Configuration:
     def _request(self) -> dict[str, Any]:
         return {
             "num_speculative_tokens": self.scenario.num_speculative_tokens,
+            "num_draft_steps": self.scenario.num_draft_steps,
+            "num_verified_tokens": self.scenario.num_verified_tokens,
             "input_len_tokens": self.input_len,
             "output_len_tokens": self.output_len,
             "num_steps": self.steps,
@@ -164,7 +166,8 @@ def resolve_all(
         lengths = (s.input_len_tokens, s.output_len_tokens)
         new = (s.verifier, s.deployment, s.verifier_params_b, s.drafter_params_b)
         arm = (s.pair, s.num_speculative_tokens, s.drafter_loaded, s.acceptance)
-        key = (*arm, *lengths, *new)
+        shape = (s.mean_acceptance_length, s.num_draft_steps, s.num_verified_tokens)
+        key = (*arm, *shape, *lengths, *new)
         if key not in known:
             known[key] = resolve(tree, s, allow_new=allow_new, random_seed=random_seed)
         yield replace(known[key], scenario=s)
@@ -175,6 +178,8 @@ def configuration_rng(configuration: Configuration, random_seed: int) -> np.rand
     s = configuration.scenario
     key = f"{configuration.cell.label}|{s.num_speculative_tokens}|{configuration.input_len:.6g}"
     key += f"|{configuration.output_len:.6g}|{random_seed}"
+    if not s.is_chain:
+        key += f"|{s.num_draft_steps}|{s.num_verified_tokens}"
     return np.random.default_rng(
         np.frombuffer(hashlib.sha256(key.encode()).digest()[:16], dtype=np.uint32)
     )

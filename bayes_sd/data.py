@@ -15,6 +15,7 @@ from bayes_sd.acceptance_counts import (
     has_estimated_steps,
     needs_acceptance,
 )
+from bayes_sd.draft_shapes import UNKNOWN_SHAPE, with_draft_shapes
 from bayes_sd.exceptions import AssumptionWarning, DataError, UnusedRunsWarning
 from bayes_sd.frames import check_runs
 from bayes_sd.labels import (
@@ -48,9 +49,10 @@ _MEAN_ACCEPTED = {
     "long_name": "Mean of accepted drafts per step, where nothing is known by position",
 }
 NO_ACCEPTANCE = (
-    "with drafts, of a drafter, workload and sampling setting without any figure of acceptance; "
-    "give accepted_per_position, acceptance_per_position, mean_acceptance_length, "
-    "draft_acceptance_rate or forced_acceptance_rate"
+    "draft, and no run of their drafter, workload and sampling setting has a figure of acceptance. "
+    "It is unknown to the model: its prior and the latency say little of it, so draft costs stay "
+    "wide. Give accepted_per_position, acceptance_per_position, mean_acceptance_length, "
+    "draft_acceptance_rate or forced_acceptance_rate if you have one"
 )
 _STEPS_OF_MEAN = {"units": "steps", "long_name": "Steps that this mean is over; 0 for none"}
 
@@ -81,23 +83,17 @@ def data_hash(frame: pd.DataFrame) -> str:
     return hashlib.sha256("\x1e".join(rows).encode()).hexdigest()
 
 
-def _leave_out(frame: pd.DataFrame, group: np.ndarray, has_figure: np.ndarray) -> np.ndarray:
+def _leave_out(frame: pd.DataFrame) -> np.ndarray:
     """Mark the runs to keep; warn of the others by reason, or raise if none is left."""
     reasons = {
         "throughput tests (is_throughput_test), which measure capacity, not latency": frame[
             "is_throughput_test"
         ].to_numpy(dtype=bool),
-        "with a draft length that changes within the run (num_speculative_tokens_schedule)": (
-            frame["num_speculative_tokens_schedule"] != ""
-        ).to_numpy(dtype=bool),
+        UNKNOWN_SHAPE: frame["has_unknown_shape"].to_numpy(dtype=bool),
         "without mean_e2e_s, and without the mean_ttft_s and mean_tpot_s that it follows from": (
             frame["mean_e2e_s"].isna().to_numpy()
         ),
     }
-    keep = ~np.any(list(reasons.values()), axis=0)
-    # Last, for a figure in a run that is left out is no figure.
-    needed = needs_acceptance(frame) & frame["forced_acceptance_rate"].isna().to_numpy()
-    reasons[NO_ACCEPTANCE] = needed & ~figures_in_group(group, has_figure & keep)
     keep = np.ones(len(frame), dtype=bool)
     lines = []
     for reason, found in reasons.items():
@@ -134,6 +130,17 @@ def _warn_of_estimated_steps(runs: pd.DataFrame, has_figure: np.ndarray) -> None
         )
 
 
+def _warn_of_unknown_acceptance(runs: pd.DataFrame, group: np.ndarray, known: np.ndarray) -> None:
+    """Say which runs draft though no figure tells how much of it was accepted."""
+    found = (group >= 0) & ~figures_in_group(group, known)
+    if found.any():
+        warnings.warn(
+            f"{found.sum()} runs {NO_ACCEPTANCE} ({name_rows(list(runs.index[found]))}).",
+            AssumptionWarning,
+            stacklevel=3,
+        )
+
+
 def to_dataset(frame: pd.DataFrame) -> xr.Dataset:
     """Turn a table of runs into labelled arrays, all that the model reads.
 
@@ -161,7 +168,10 @@ def to_dataset(frame: pd.DataFrame) -> xr.Dataset:
           quantile) and the like where any are known.
         - acceptance: ``accepted_at_position``, ``trials_at_position`` (run, position);
           ``accepted_per_step`` and ``steps_of_mean`` where only a total or a mean is known;
-          ``forced_acceptance_rate``, and the totals as reported.
+          ``forced_acceptance_rate`` (for trees and adaptive drafting the rate that gives the
+          measured mean length), and the totals as reported.
+        - drafts: ``num_speculative_tokens``, ``num_draft_steps``, ``num_verified_tokens``, see
+          `bayes_sd.draft_shapes`.
         - experts: ``routed_load_cv``, the imbalance that counts per expert show, where known.
         - models: ``verifier_params_b``, ``verifier_active_params_b``, ``num_experts``,
           ``experts_per_token`` (base), ``drafter_params_b``, ``drafter``, ``method`` (pair).
@@ -192,14 +202,15 @@ def to_dataset(frame: pd.DataFrame) -> xr.Dataset:
     """
     checked = check_runs(frame)
     digest = data_hash(checked)
-    checked = with_derived_latency(checked)
+    checked = with_draft_shapes(with_derived_latency(checked))
     accepted, trials, is_counted = counts_by_position(checked)
     per_step, steps, is_total = acceptance_totals(checked, is_counted)
     drafting = needs_acceptance(checked) & checked["forced_acceptance_rate"].isna().to_numpy()
     _, of_group = number_groups(checked, GROUP_KEY, drafting)
-    keep = _leave_out(checked, of_group, is_counted | is_total)
-    runs = checked.loc[keep]
-    _warn_of_estimated_steps(runs, (is_counted | is_total)[keep])
+    keep = _leave_out(checked)
+    runs, is_known = checked.loc[keep], (is_counted | is_total)[keep]
+    _warn_of_estimated_steps(runs, is_known)
+    _warn_of_unknown_acceptance(runs, of_group[keep], is_known)
     deployments, _ = number_groups(runs, DEPLOYMENT)
     bases, base = number_groups(runs, BASE_KEY)
     pairs, pair = number_groups(runs, PAIR_KEY, (runs["method"] != "none").to_numpy())

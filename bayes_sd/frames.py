@@ -20,7 +20,8 @@ from bayes_sd.run_checks import (
     percentile_problems,
     position_problems,
 )
-from bayes_sd.schema import COLUMNS, Column, column_names
+from bayes_sd.schema import COLUMNS, column_names
+from bayes_sd.schema_columns import Column
 from bayes_sd.unit_checks import check_units
 from bayes_sd.validate import Problem, name_rows, nearest_names, raise_problems
 

@@ -21,7 +21,7 @@ from bayes_sd.physics.jumps import JUMP_TOKENS, jump_time
 from bayes_sd.physics.latency import latency_slope, request_latency
 from bayes_sd.physics.step_time import knee_time
 from bayes_sd.priors import REFERENCE, RESOURCE, Prior, deployment_center
-from bayes_sd.run_load import load_of_runs
+from bayes_sd.run_load import REQUEST, load_of_runs
 
 KNEE_STEPS = np.linspace(-2.0, 2.5, 19)  # places tried, in prior standard deviations
 NUM_COSTS = 7 + len(JUMP_TOKENS)
@@ -43,7 +43,7 @@ def reference_lengths(data: xr.Dataset) -> xr.Dataset:
         "input_len_tokens": data["input_len_tokens"].values,
         "context_tokens": context.values,
         "num_steps": np.maximum(np.where(np.isnan(steps), guess, steps), 1),
-        "num_speculative_tokens": np.maximum(drafts, 1),
+        "num_speculative_tokens": np.maximum(data["num_draft_steps"].values, 1),
     }
     count = np.bincount(base, minlength=data.sizes["base"])
     return xr.Dataset(
@@ -90,18 +90,19 @@ def least_squares(data: xr.Dataset, priors: dict[str, Prior], lengths: xr.Datase
     """
     steps = _steps(data)
     load = load_of_runs(data)
-    drafts = data["num_speculative_tokens"].values
+    drafts, verified = data["num_draft_steps"].values, data["num_verified_tokens"].values
     requests = load.requests_per_step
-    tokens = requests * (drafts + 1)
+    tokens = requests * verified
+    mixed = 1 - np.exp(-load.others / np.maximum(steps, 1e-9))
     columns = [
         np.ones(len(steps)),
         load.others,
-        steps * _expert_loading(data, tokens, priors),
+        steps * _expert_loading(data, tokens, mixed, priors),
         steps * drafts,
         steps * requests,
         steps * requests * drafts,
-        steps * (1 - np.exp(-load.others / np.maximum(steps, 1e-9))),
-        *_jump_columns(steps, tokens, load.requests_variance * (drafts + 1.0) ** 2),
+        steps * mixed,
+        *_jump_columns(steps, tokens, load.requests_variance * verified**2),
     ]
     features = np.stack(columns, axis=-1)
     latency = data["mean_e2e_s"].values
@@ -167,9 +168,8 @@ def load_covariates(
         "requests_per_step": load.requests_per_step,
         "others": load.others,
         "requests_variance": load.requests_variance,
-        "num_speculative_tokens": data["num_speculative_tokens"].values,
+        **{name: data[name].values for name in REQUEST},
         "input_len_tokens": prompt,
-        "output_len_tokens": data["output_len_tokens"].values,
         "num_steps": _steps(data),
     }
     latency = request_latency(costs, **terms)
@@ -189,11 +189,16 @@ def _jump_columns(steps: np.ndarray, tokens: np.ndarray, variance: np.ndarray) -
     return [steps * jump_time(tokens, tuple(height), variance) for height in heights]
 
 
-def _expert_loading(data: xr.Dataset, tokens: np.ndarray, priors: dict[str, Prior]) -> np.ndarray:
+def _expert_loading(
+    data: xr.Dataset, tokens: np.ndarray, mixed: np.ndarray, priors: dict[str, Prior]
+) -> np.ndarray:
     """Return the share of a full verifier pass that each run's steps load, at prior medians."""
     fraction = experts_fraction(data)[data["base_of_run"].values]
     share = _expert_share(priors)
-    coverage = expert_coverage(tokens, fraction, priors["expert_load_cv"].center)
+    routing = (fraction, priors["expert_load_cv"].center)
+    prompt = data["input_len_tokens"].values
+    coverage = (1 - mixed) * expert_coverage(tokens, *routing)
+    coverage = coverage + mixed * expert_coverage(tokens + prompt, *routing)
     return np.asarray(np.where(fraction < 1, 1 - share * (1 - coverage), 1.0))
 
 

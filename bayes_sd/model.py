@@ -26,7 +26,7 @@ from bayes_sd.physics.jumps import JUMP_TOKENS
 from bayes_sd.physics.latency import latency_slope, request_latency
 from bayes_sd.population import draw
 from bayes_sd.priors import DRAFTER_COSTS, VERIFIER_COSTS, Prior, check_priors, default_priors
-from bayes_sd.run_load import load_of_runs, observations
+from bayes_sd.run_load import REQUEST, load_of_runs, observations
 from bayes_sd.ttft_graph import add_ttft, has_ttft
 
 RESPONSES = ("ttft", "percentiles")
@@ -92,9 +92,7 @@ def build_model(
         terms = {
             **{name: observed[name] for name in ("requests_per_step", "others")},
             "requests_variance": observed["requests_variance"] if load.is_noisy else 0.0,
-            "num_speculative_tokens": data["num_speculative_tokens"].values,
-            "input_len_tokens": data["input_len_tokens"].values,
-            "output_len_tokens": data["output_len_tokens"].values,
+            **{name: data[name].values for name in REQUEST},
             "num_steps": add_steps(data, priors, replaceable=replaceable),
         }
         latency = request_latency(costs, **terms)

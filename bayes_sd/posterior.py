@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_sd.acceptance_levels import rates_of_steps
+from bayes_sd.equivalent_rate import equivalent_acceptance_rate
 from bayes_sd.exceptions import ArgumentError, DataError, UnknownPairError
 from bayes_sd.labels import experts_fraction
 from bayes_sd.physics.acceptance import expected_steps, expected_steps_renewal
@@ -203,7 +204,14 @@ def steps_and_rates(
     emitted = max(output_len - 1.0, 0.0)
     if drafts == 0:
         return np.array([emitted]), []
-    given = scenario.acceptance
+    given: Any = scenario.acceptance
+    if scenario.mean_acceptance_length is not None:
+        given = equivalent_acceptance_rate(scenario.mean_acceptance_length, drafts)
+    if given is None and not scenario.is_chain:
+        raise DataError(
+            "mean_acceptance_length must be given for a tree or adaptive drafting: rates by "
+            "position are those of a chain. Give Scenario(..., mean_acceptance_length=3.1)."
+        )
     if given is not None:
         rates = (list(given) if isinstance(given, tuple) else [given] * drafts)[:drafts]
         low, rest = int(emitted), emitted - int(emitted)

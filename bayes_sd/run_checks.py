@@ -78,7 +78,9 @@ def load_problems(frame: pd.DataFrame) -> list[Problem]:
 def method_problems(frame: pd.DataFrame) -> list[Problem]:
     """Find runs whose method, draft length and acceptance contradict each other."""
     drafts = frame["num_speculative_tokens"]
-    too_long = frame["mean_acceptance_length"] > drafts + 1 + TOLERANCE
+    longest = drafts.where(frame["num_draft_steps"].isna(), frame["num_draft_steps"])
+    too_long = frame["mean_acceptance_length"] > np.minimum(drafts, longest) + 1 + TOLERANCE
+    passes = frame["num_draft_steps"].fillna(0)
     return [
         *_problem(
             frame,
@@ -90,8 +92,21 @@ def method_problems(frame: pd.DataFrame) -> list[Problem]:
             frame,
             too_long,
             "mean_acceptance_length must be from 1 to num_speculative_tokens + 1 ({rows} are "
-            "above). Its 1 is the verifier's own token; check which convention the source uses, "
-            "and that num_speculative_tokens is the draft length of the run.",
+            "above), or num_draft_steps + 1 where given. Its 1 is the verifier's own token; check "
+            "which convention the source uses, and that num_speculative_tokens is the draft "
+            "length of the run.",
+        ),
+        *_problem(
+            frame,
+            (drafts == 0) & ((passes > 0) | (frame["num_verified_tokens"] > 1)),
+            "num_draft_steps or num_verified_tokens say that runs draft, and their "
+            "num_speculative_tokens is 0 ({rows}). Write the drafted tokens per step there.",
+        ),
+        *_problem(
+            frame,
+            passes > drafts + TOLERANCE,
+            "num_draft_steps must not be above num_speculative_tokens ({rows} are): a draft pass "
+            "drafts one token at least.",
         ),
         *_problem(
             frame,
@@ -105,6 +120,7 @@ def method_problems(frame: pd.DataFrame) -> list[Problem]:
 def position_problems(frame: pd.DataFrame) -> list[Problem]:
     """Find per-position acceptance of the wrong length, rising, or unlike its totals."""
     problems: list[Problem] = []
+    depth = np.ceil(frame["num_draft_steps"])
     for name, slack in (
         ("accepted_per_position", 0.0),
         ("acceptance_per_position", RATE_TOLERANCE),
@@ -114,9 +130,10 @@ def position_problems(frame: pd.DataFrame) -> list[Problem]:
         rises = pd.Series([bool((np.diff(v) > slack).any()) for v in values], frame.index)
         problems += _problem(
             frame,
-            (size > 0) & (size != frame["num_speculative_tokens"]),
-            f"{name} must have as many numbers as num_speculative_tokens ({{rows}} have not). "
-            "Write a 0 for a position where nothing was accepted.",
+            (size > 0) & (size != frame["num_speculative_tokens"]) & (size != depth),
+            f"{name} must have as many numbers as num_speculative_tokens, or as a tree has levels "
+            "(num_draft_steps); {rows} have not. Write a 0 for a position where nothing was "
+            "accepted.",
         )
         problems += _problem(
             frame,

@@ -22,6 +22,7 @@ from bayes_sd.physics.arrivals import met_by_arrivals, met_slopes, met_variance
 from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.physics.latency import latency_slope, request_latency
 from bayes_sd.posterior import PAIR_FIELDS
+from bayes_sd.run_load import REQUEST
 
 COSTS = tuple(f.name for f in fields(CostCoefficients))
 ERRORS = ("log_boot", "discrepancy_sd", "load_discrepancy_sd", "request_cv", "tail_dof")
@@ -129,10 +130,7 @@ def run_law(data: xr.Dataset, draws: xr.Dataset, num_steps: np.ndarray | None = 
         costs["experts_fraction"] = experts_fraction(data)[data["base_of_run"].values]
     is_open = data["control"].values == "open"
     errors = {name: draws_of_runs(draws, name, data) for name in ERRORS}
-    lengths = {
-        name: data[name].values
-        for name in ("num_speculative_tokens", "input_len_tokens", "output_len_tokens")
-    }
+    lengths = {name: data[name].values for name in REQUEST}
     steps = steps_of_draws(data, draws) if num_steps is None else num_steps
     return RunLaw(
         costs=CostCoefficients(**costs),

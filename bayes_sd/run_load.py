@@ -7,6 +7,14 @@ import xarray as xr
 
 from bayes_sd.physics.arrivals import met_by_arrivals, met_slopes, met_variance
 
+# What the law asks of a run besides its load, costs and steps.
+REQUEST = (
+    "num_speculative_tokens",
+    "num_draft_steps",
+    "num_verified_tokens",
+    "input_len_tokens",
+    "output_len_tokens",
+)
 TTFT_TAIL_DOF = 4.0  # a few runs queue, and the law of ttft does not know it
 
 

@@ -16,6 +16,8 @@ RUN_NUMBERS = (
     "request_rate_rps",
     "concurrency",
     "completed_rate_rps",
+    "num_draft_steps",
+    "num_verified_tokens",
     "input_len_tokens",
     "output_len_tokens",
     "mean_e2e_s",

@@ -41,6 +41,12 @@ class Scenario:
     acceptance : float or sequence of float, optional
         Conditional acceptance rate: one for every position, or one per position. By default the
         pair's own, which must have been counted.
+    mean_acceptance_length : float, optional
+        In place of ``acceptance``: tokens per step, the verifier's own counted. It must be given
+        for a tree or adaptive drafting, whose acceptance is not that of a chain.
+    num_draft_steps, num_verified_tokens : float, optional
+        Draft passes of a step, and tokens of a request that it verifies: a tree's depth, and its
+        nodes and 1; or the means of adaptive drafting. By default a chain's, k and k + 1.
     num_requests : int, optional
         Requests of the fresh benchmark run that ``kind="run"`` predicts; 200 by default.
     max_num_seqs : int
@@ -72,6 +78,9 @@ class Scenario:
     num_speculative_tokens: int = 0
     drafter_loaded: bool = False
     acceptance: float | tuple[float, ...] | None = None
+    mean_acceptance_length: float | None = None
+    num_draft_steps: float | None = None
+    num_verified_tokens: float | None = None
     num_requests: int = 200
     max_num_seqs: int = DEFAULT_MAX_NUM_SEQS
     verifier: str | None = None
@@ -118,6 +127,34 @@ class Scenario:
                 )
         elif self.acceptance is not None:
             probability(self.acceptance, "acceptance")
+        self._check_drafts()
+
+    def _check_drafts(self) -> None:
+        """Check what is said of a step's drafts against the draft length."""
+        k, length = self.num_speculative_tokens, self.mean_acceptance_length
+        if length is not None and self.acceptance is not None:
+            raise ArgumentError(
+                "a scenario must have acceptance or mean_acceptance_length, not both. Got "
+                f"{self.acceptance!r} and {length!r} instead."
+            )
+        passes = k if self.num_draft_steps is None else self.num_draft_steps
+        for name, value, low, high in (
+            ("num_draft_steps", self.num_draft_steps, 0.0, float(k)),
+            ("num_verified_tokens", self.num_verified_tokens, 1.0, np.inf if k else 1.0),
+            ("mean_acceptance_length", length, 1.0, float(passes) + 1),
+        ):
+            if value is not None and not low <= not_negative(value, name) <= high:
+                raise ArgumentError(
+                    f"{name} must be from {low:g} to {high:g} with num_speculative_tokens = {k}"
+                    f"{'' if passes == k else f' and num_draft_steps = {passes:g}'}. "
+                    f"Got {value!r} instead."
+                )
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether every step drafts k tokens in k passes and verifies k + 1."""
+        k = self.num_speculative_tokens
+        return self.num_draft_steps in (None, k) and self.num_verified_tokens in (None, k + 1)
 
     def with_(self, **changes: object) -> "Scenario":
         """Return a copy with some fields changed."""
@@ -145,4 +182,12 @@ class Scenario:
             given = self.acceptance
             rates = given if isinstance(given, tuple) else (given,)
             parts.append("acceptance " + "/".join(f"{a:g}" for a in rates))
+        if self.mean_acceptance_length is not None:
+            parts.append(f"{self.mean_acceptance_length:g} tokens per step")
+        for name, unit in (
+            ("num_draft_steps", "draft passes"),
+            ("num_verified_tokens", "verified"),
+        ):
+            if getattr(self, name) is not None:
+                parts.append(f"{getattr(self, name):g} {unit}")
         return ", ".join(parts)

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_sd.configuration import resolve
-from bayes_sd.physics.step_time import step_time
+from bayes_sd.physics.step_time import draft_shape, step_time
 from bayes_sd.predict import effective_batch
 from bayes_sd.scenario import Scenario
 
@@ -38,12 +38,16 @@ def latency_shares(
     for i, scenario in enumerate(listed):
         found = resolve(tree, scenario)
         k, costs = scenario.num_speculative_tokens, found.costs
+        shape = (scenario.num_draft_steps, scenario.num_verified_tokens)
+        passes, verified = draft_shape(k, *shape)
         context = found.input_len + found.output_len / 2
         here = batch.values[:, i]
         held = np.where(np.isfinite(here), here, np.nan)
         total = found.latency(held)
-        alone = step_time(costs, 1.0, k, context)
-        drafting = k * (costs.draft_fixed_s + costs.draft_per_request_s)
+        alone = step_time(
+            costs, 1.0, k, context, num_draft_steps=passes, num_verified_tokens=verified
+        )
+        drafting = passes * (costs.draft_fixed_s + costs.draft_per_request_s)
         prefill = costs.prefill_fixed_s + costs.prefill_per_token_s * found.input_len
         parts = [prefill, found.steps * drafting, found.steps * (alone - drafting)]
         parts.append(total - sum(parts))

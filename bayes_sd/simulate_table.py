@@ -136,7 +136,9 @@ class SimulatedRun:
             measured["num_draft_tokens"].sum(),
             measured["num_accepted_tokens"].sum(),
         )
+        passes = drafted / measured["num_steps"].sum() if self.arm.draft_length_schedule else np.nan
         return {
+            "num_draft_steps": passes,  # blank for a chain
             "forced_acceptance_rate": drafter.acceptance if drafter.is_forced else np.nan,
             "draft_acceptance_rate": accepted / drafted,
             "mean_acceptance_length": 1 + accepted / measured["num_steps"].sum(),

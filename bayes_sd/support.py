@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
+from bayes_sd.physics.step_time import draft_shape
 from bayes_sd.scenario import Scenario
 
 STATUSES = ("measured", "interpolated", "extrapolated", "past capacity")
@@ -103,17 +104,16 @@ def support(
         same_arm = of_base
     lengths_in, lengths_out = runs["input_len_tokens"].values, runs["output_len_tokens"].values
     in_flight = runs["effective_batch_observed"].values[of_base]
-    k_base = runs["num_speculative_tokens"].values[of_base]
-    k_arm = runs["num_speculative_tokens"].values[same_arm if drafts else of_base]
-    width = drafts + 1
+    verified = runs["num_verified_tokens"].values
+    _, width = draft_shape(drafts, scenario.num_draft_steps, scenario.num_verified_tokens)
     finite = min(batch, float(scenario.max_num_seqs))
     distances = {
         # A step never holds less than one request: below that, less load is nothing new.
         "load": _beyond(max(finite, 1.0), np.maximum(in_flight, 1.0)),
         "tokens per step": _beyond(
-            max(finite, 1.0) * width, np.maximum(in_flight, 1) * (k_base + 1)
+            max(finite, 1.0) * width, np.maximum(in_flight, 1) * verified[of_base]
         ),
-        "draft length": _beyond(width, k_arm + 1.0),
+        "draft length": _beyond(width, verified[same_arm if drafts else of_base]),
         "input length": _beyond(lengths[0], lengths_in[of_base]),
         "output length": _beyond(lengths[1], lengths_out[of_base]),
     }
@@ -127,6 +127,7 @@ def support(
         (of_pair == (-1 if drafts == 0 else pair if pair is not None else -1))
         & of_base
         & (runs["num_speculative_tokens"].values == drafts)
+        & (abs(verified / width - 1) <= SAME)
         & (abs(lengths_in / lengths[0] - 1) <= SAME)
         & (abs(lengths_out / lengths[1] - 1) <= SAME)
     )

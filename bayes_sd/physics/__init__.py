@@ -30,7 +30,9 @@ from bayes_sd.physics.linear_law import (
     load_independent_demand_s,
     speedup,
 )
+from bayes_sd.physics.mixed_step import mixed_step_slope, mixed_step_time
 from bayes_sd.physics.step_time import (
+    draft_shape,
     knee_slope,
     knee_time,
     per_request_time,
@@ -44,6 +46,7 @@ __all__ = [
     "capacity_rps",
     "closed_form_latency",
     "draft_acceptance_rate",
+    "draft_shape",
     "expected_steps",
     "expected_steps_renewal",
     "expert_coverage",
@@ -61,6 +64,8 @@ __all__ = [
     "met_by_arrivals",
     "met_slopes",
     "met_variance",
+    "mixed_step_slope",
+    "mixed_step_time",
     "per_request_time",
     "positional_acceptance",
     "request_latency",

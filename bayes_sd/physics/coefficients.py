@@ -99,3 +99,14 @@ class CostCoefficients:
     expert_load_cv: Any = 0.0
     hot_expert_growth: Any = 0.0
     experts_fraction: Any = 1.0
+
+
+def is_zero(value: Any) -> bool:
+    """Tell a term that is switched off by a plain 0, so that a graph does not carry it.
+
+    Examples
+    --------
+    >>> is_zero(0.0), is_zero(1e-3)
+    (True, False)
+    """
+    return isinstance(value, int | float) and value == 0

@@ -3,11 +3,12 @@ r"""Latency of one request among others, in seconds.
 A request of p prompt and g output tokens meets O others; its steps hold n requests and it takes N
 of them:
 
-.. math:: L = c_{1p} + c_{1q} p + O \, c_{2p} p + N \, [step(n, k) + (1 - e^{-O / N}) c_m],
+.. math:: L = c_{1p} + c_{1q} p + O \, c_{2p} p + N \, [step(n, k) + (1 - e^{-O / N}) mixed],
           \qquad x = p + g / 2
 
 The O prefills fall into N steps, so a share 1 - exp(-O/N) of the steps holds one at least. Such a
-step costs c_m more, however many it holds: it leaves the captured graph, and the host pays. On the
+step costs more, however many it holds (`bayes_sd.physics.mixed_step`): it leaves the captured
+graph, and the host pays; and the prompt touches most experts of a mixture. On the
 scaling data this term takes the error on the unseen highest loads of the smallest verifier from
 17 to 5 % (`benchmarks/step_forms.py`); for large verifiers it is lost in the step.
 
@@ -20,7 +21,8 @@ from typing import Any
 from bayes_sd.physics.arrivals import met_by_arrivals, met_slopes, met_variance
 from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.physics.jumps import exponential
-from bayes_sd.physics.step_time import step_time, step_time_slope
+from bayes_sd.physics.mixed_step import mixed_step_slope, mixed_step_time
+from bayes_sd.physics.step_time import draft_shape, step_time, step_time_slope
 
 # Keeps the share of mixed steps defined for answers of one token, which take no step at all.
 _STEPS_FLOOR = 1e-9
@@ -36,6 +38,8 @@ def request_latency(
     output_len_tokens: Any,
     num_steps: Any,
     requests_variance: Any = 0.0,
+    num_draft_steps: Any = None,
+    num_verified_tokens: Any = None,
 ) -> Any:
     """Return the mean latency of a request, in seconds; the formula is the module's.
 
@@ -58,6 +62,9 @@ def request_latency(
         `bayes_sd.physics.acceptance.expected_steps`.
     requests_variance : number or array, default 0
         Variance of n over the steps; see `met_variance`.
+    num_draft_steps, num_verified_tokens : number or array, optional
+        Draft passes of a step, and tokens of a request that it verifies, where they are not those
+        of a chain, k and k + 1: trees, and draft lengths that change within a run (their means).
 
     Examples
     --------
@@ -90,9 +97,14 @@ def request_latency(
     context = input_len_tokens + output_len_tokens / 2
     prefill = costs.prefill_fixed_s + costs.prefill_per_token_s * input_len_tokens
     stalls = others * costs.prefill_stall_per_token_s * input_len_tokens
-    step = step_time(costs, requests_per_step, num_speculative_tokens, context, requests_variance)
-    mixed = (1 - _unmixed_share(others, num_steps)) * costs.mixed_step_s
-    return prefill + stalls + num_steps * (step + mixed)
+    shape = {"num_draft_steps": num_draft_steps, "num_verified_tokens": num_verified_tokens}
+    step = step_time(
+        costs, requests_per_step, num_speculative_tokens, context, requests_variance, **shape
+    )
+    verified = draft_shape(num_speculative_tokens, **shape)[1]
+    mixed = mixed_step_time(costs, requests_per_step * verified, input_len_tokens)
+    share = 1 - _unmixed_share(others, num_steps)
+    return prefill + stalls + num_steps * (step + share * mixed)
 
 
 def latency_slope(
@@ -107,11 +119,14 @@ def latency_slope(
     output_len_tokens: Any,
     num_steps: Any,
     requests_variance: Any = 0.0,
+    num_draft_steps: Any = None,
+    num_verified_tokens: Any = None,
 ) -> Any:
     r"""Return what one more request in the system adds to the latency, in seconds: dL / dB.
 
-    .. math:: \frac{dL}{dB} = [c_{2p} p + e^{-O / N} c_m] \frac{dO}{dB}
-              + N \frac{\partial step}{\partial n} \frac{dn}{dB}
+    .. math:: \frac{dL}{dB} = [c_{2p} p + e^{-O / N} mixed] \frac{dO}{dB}
+              + N \left[ \frac{\partial step}{\partial n}
+              + (1 - e^{-O / N}) \frac{\partial mixed}{\partial n} \right] \frac{dn}{dB}
 
     Parameters
     ----------
@@ -119,18 +134,26 @@ def latency_slope(
         dn/dB and dO/dB, see `met_slopes`.
     costs, requests_per_step, others, num_speculative_tokens : see `request_latency`
     input_len_tokens, output_len_tokens, num_steps, requests_variance : see `request_latency`
+    num_draft_steps, num_verified_tokens : see `request_latency`
 
     Examples
     --------
     For the linear law it is C2: see the tests.
     """
     context = input_len_tokens + output_len_tokens / 2
+    shape = {"num_draft_steps": num_draft_steps, "num_verified_tokens": num_verified_tokens}
     step = step_time_slope(
-        costs, requests_per_step, num_speculative_tokens, context, requests_variance
+        costs, requests_per_step, num_speculative_tokens, context, requests_variance, **shape
     )
-    mixed = _unmixed_share(others, num_steps) * costs.mixed_step_s
+    verified = draft_shape(num_speculative_tokens, **shape)[1]
+    tokens = requests_per_step * verified
+    unmixed = _unmixed_share(others, num_steps)
     stall = costs.prefill_stall_per_token_s * input_len_tokens
-    return others_slope * (stall + mixed) + num_steps * step * requests_slope
+    met = stall + unmixed * mixed_step_time(costs, tokens, input_len_tokens)
+    rise = mixed_step_slope(costs, tokens, input_len_tokens)
+    return others_slope * met + num_steps * requests_slope * (
+        step + (1 - unmixed) * verified * rise
+    )
 
 
 def latency_elasticity(
@@ -142,11 +165,12 @@ def latency_elasticity(
     input_len_tokens: Any,
     output_len_tokens: Any,
     num_steps: Any,
+    num_draft_steps: Any = None,
+    num_verified_tokens: Any = None,
 ) -> Any:
     r"""Return the relative rise of latency per relative rise of the batch.
 
-    .. math:: \varepsilon = \frac{d \log L}{d \log B} = \frac{B}{L} \left( c_{2p} p
-              + e^{-O / N} c_m + N \, \frac{\partial step}{\partial n} \frac{dn}{dB} \right)
+    .. math:: \varepsilon = \frac{d \log L}{d \log B} = \frac{B}{L} \frac{dL}{dB}
 
     It says how strongly load feeds back through Little's law B = rate * L:
 
@@ -166,6 +190,8 @@ def latency_elasticity(
     arrivals : str
         As in `met_by_arrivals`.
     num_speculative_tokens, input_len_tokens, output_len_tokens, num_steps : number or array
+        As in `request_latency`.
+    num_draft_steps, num_verified_tokens : number or array, optional
         As in `request_latency`.
 
     Returns
@@ -192,6 +218,8 @@ def latency_elasticity(
         "output_len_tokens": output_len_tokens,
         "num_steps": num_steps,
         "requests_variance": met_variance(effective_batch, arrivals),
+        "num_draft_steps": num_draft_steps,
+        "num_verified_tokens": num_verified_tokens,
     }
     slope = latency_slope(costs, requests_slope=requests_slope, others_slope=others_slope, **terms)
     return effective_batch * slope / request_latency(costs, **terms)

@@ -1,7 +1,8 @@
 r"""Time of one engine step, in seconds.
 
 A step serves n requests of mean context x tokens, each with k drafted tokens, so that the
-verifier sees T = n (k + 1) tokens:
+verifier sees T = n (k + 1) tokens. A tree or adaptive drafting has d draft passes and u verified
+tokens of a request in place of k and k + 1 (below, k stands for d, and for u - 1 next to kappa):
 
 .. math:: step(n, k) = c_{1v} [1 - w + w \phi(T)] + k c_{1d}
           + n [h \, c_{2v} (1 + \kappa k) + c_{2x} x + k c_{2d}] + h \, knee(T) + jumps(T)
@@ -18,7 +19,7 @@ References
 
 from typing import Any
 
-from bayes_sd.physics.coefficients import CostCoefficients
+from bayes_sd.physics.coefficients import CostCoefficients, is_zero
 from bayes_sd.physics.experts import expert_coverage, expert_coverage_slope
 from bayes_sd.physics.jumps import jump_slope, jump_time
 
@@ -78,6 +79,9 @@ def step_time(
     num_speculative_tokens: Any,
     context_tokens: Any,
     requests_variance: Any = 0.0,
+    *,
+    num_draft_steps: Any = None,
+    num_verified_tokens: Any = None,
 ) -> Any:
     """Return the time of one step, in seconds; the formula is the module's.
 
@@ -93,28 +97,32 @@ def step_time(
         Mean context x of a request in the step, prompt and output so far, tokens.
     requests_variance : number or array, default 0
         Variance of n over the steps; it smooths the jumps.
+    num_draft_steps : number or array, optional
+        Draft passes d of a step; k by default.
+    num_verified_tokens : number or array, optional
+        Tokens u of a request that a step verifies; k + 1 by default.
 
     Examples
     --------
     See `CostCoefficients`.
     """
-    per_token = num_speculative_tokens + 1
-    tokens = requests_per_step * per_token
+    passes, verified = draft_shape(num_speculative_tokens, num_draft_steps, num_verified_tokens)
+    tokens = requests_per_step * verified
     bend = knee_time(tokens, costs.knee_s_per_token, costs.knee_tokens, costs.knee_width_tokens)
     jumps = _jumps_s(costs)
     if jumps:
-        stairs = jump_time(tokens, jumps, requests_variance * per_token * per_token)
+        stairs = jump_time(tokens, jumps, requests_variance * verified * verified)
     else:
         stairs = 0.0
     fixed = costs.verify_fixed_s
-    if not _is_zero(costs.expert_share):
+    if not is_zero(costs.expert_share):
         coverage = expert_coverage(tokens, costs.experts_fraction, costs.expert_load_cv)
         fixed = fixed * (1 - costs.expert_share * (1 - coverage))
         bend = bend * _hot_expert(costs)
-    if not _is_zero(costs.idle_drafter_s):
+    if not is_zero(costs.idle_drafter_s):
         fixed = fixed + costs.idle_drafter_s * (num_speculative_tokens == 0)
-    per_request = per_request_time(costs, num_speculative_tokens, context_tokens)
-    drafting = num_speculative_tokens * costs.draft_fixed_s
+    per_request = per_request_time(costs, passes, context_tokens, num_verified_tokens=verified)
+    drafting = passes * costs.draft_fixed_s
     return fixed + drafting + requests_per_step * per_request + bend + stairs
 
 
@@ -124,39 +132,65 @@ def step_time_slope(
     num_speculative_tokens: Any,
     context_tokens: Any,
     requests_variance: Any = 0.0,
+    *,
+    num_draft_steps: Any = None,
+    num_verified_tokens: Any = None,
 ) -> Any:
     """Return what one more request adds to the step, in seconds: the derivative in n.
 
     Parameters as in `step_time`. The bend, the jumps and the growing expert coverage are in it.
     """
-    per_token = num_speculative_tokens + 1
-    tokens = requests_per_step * per_token
+    passes, verified = draft_shape(num_speculative_tokens, num_draft_steps, num_verified_tokens)
+    tokens = requests_per_step * verified
     bend = knee_slope(tokens, costs.knee_s_per_token, costs.knee_tokens, costs.knee_width_tokens)
-    if not _is_zero(costs.expert_share):
+    if not is_zero(costs.expert_share):
         coverage = expert_coverage_slope(tokens, costs.experts_fraction, costs.expert_load_cv)
         bend = bend * _hot_expert(costs)
         bend = bend + costs.verify_fixed_s * costs.expert_share * coverage
     jumps = _jumps_s(costs)
     if jumps:
-        bend = bend + jump_slope(tokens, jumps, requests_variance * per_token * per_token)
-    per_request = per_request_time(costs, num_speculative_tokens, context_tokens)
-    return per_request + per_token * bend
+        bend = bend + jump_slope(tokens, jumps, requests_variance * verified * verified)
+    per_request = per_request_time(costs, passes, context_tokens, num_verified_tokens=verified)
+    return per_request + verified * bend
+
+
+def draft_shape(
+    num_speculative_tokens: Any, num_draft_steps: Any = None, num_verified_tokens: Any = None
+) -> tuple[Any, Any]:
+    """Return draft passes and verified tokens of a step, those of a chain where not given.
+
+    Examples
+    --------
+    >>> draft_shape(3)
+    (3, 4)
+    >>> draft_shape(15, num_draft_steps=5, num_verified_tokens=16)
+    (5, 16)
+    """
+    passes = num_speculative_tokens if num_draft_steps is None else num_draft_steps
+    verified = num_speculative_tokens + 1 if num_verified_tokens is None else num_verified_tokens
+    return passes, verified
 
 
 def per_request_time(
-    costs: CostCoefficients, num_speculative_tokens: Any, context_tokens: Any
+    costs: CostCoefficients,
+    num_draft_steps: Any,
+    context_tokens: Any,
+    *,
+    num_verified_tokens: Any = None,
 ) -> Any:
     r"""Return the part of a step that grows with each request, below the bend, in seconds.
 
-    :math:`h \, c_{2v} (1 + \kappa k) + c_{2x} x + k c_{2d}`. Parameters as in `step_time`.
+    :math:`h \, c_{2v} (1 + \kappa (u - 1)) + c_{2x} x + d c_{2d}`. Parameters as in `step_time`; a
+    chain's u = d + 1 by default.
     """
-    verifying = 1 + costs.verify_growth_per_draft * num_speculative_tokens
-    if not _is_zero(costs.expert_share):
+    drafted = num_draft_steps if num_verified_tokens is None else num_verified_tokens - 1
+    verifying = 1 + costs.verify_growth_per_draft * drafted
+    if not is_zero(costs.expert_share):
         verifying = verifying * _hot_expert(costs)
     return (
         costs.verify_per_request_s * verifying
         + costs.context_per_token_s * context_tokens
-        + num_speculative_tokens * costs.draft_per_request_s
+        + num_draft_steps * costs.draft_per_request_s
     )
 
 
@@ -198,14 +232,9 @@ def _distance(excess: Any, width: Any) -> Any:
     return (excess * excess + width * width + _SQUARED_WIDTH_FLOOR) ** 0.5
 
 
-def _is_zero(value: Any) -> bool:
-    """Tell a term that is switched off, so that a graph does not carry it."""
-    return isinstance(value, int | float) and value == 0
-
-
 def _jumps_s(costs: CostCoefficients) -> tuple[Any, ...]:
     jumps = (costs.jump_64_s, costs.jump_128_s, costs.jump_256_s)
-    return () if all(_is_zero(height) for height in jumps) else jumps
+    return () if all(is_zero(height) for height in jumps) else jumps
 
 
 def _hot_expert(costs: CostCoefficients) -> Any:

@@ -72,7 +72,7 @@ def test_demo_writes_tables_plots_and_the_fit(fake_sampler, tree, tmp_path, caps
     assert sorted(path.name for path in folder.iterdir()) == sorted([*PLOTS, "fit.nc"])
     assert load(folder / "fit.nc").attrs["format"]
     for words in (
-        f"{tree['constant_data'].sizes['run']} of {len(some_of_the_study()) + 125} runs are used",
+        f"{tree['constant_data'].sizes['run']} of {len(some_of_the_study()) + 129} runs are used",
         "6 verifiers, 7 pairs",
         "Left out: 167 throughput tests",
         "Qwen3-8B, acceptance 0.8",

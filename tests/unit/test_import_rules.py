@@ -19,7 +19,8 @@ MAX_LINES = 300
 # module     | libraries                     | modules of bayes_sd
 TABLE = """
 exceptions        |                               |
-schema            | numpy                         | exceptions
+schema_columns    |                               |
+schema            |                               | schema_columns
 validate          | ARRAYS                        | exceptions schema
 physics.*         | numpy                         |
 simulate_*        | numpy pandas scipy numba      | LOW
@@ -31,7 +32,9 @@ run_variables     | ARRAYS                        | LOW run_checks
 request_statistics | numpy pandas                 | LOW run_variables
 unit_checks       | numpy pandas                  | LOW
 frames            | numpy pandas                  | LOW run_checks unit_checks
-data              | ARRAYS                        | LOW frames ROWS
+equivalent_rate   | scipy                         | physics.*
+draft_shapes      | numpy pandas                  | LOW acceptance_counts equivalent_rate
+data              | ARRAYS                        | LOW frames ROWS draft_shapes
 datasets          | numpy pandas                  | LOW frames
 prior             | numpy scipy                   | LOW
 acceptance_priors |                               | prior
@@ -65,7 +68,8 @@ fitting           | ARRAYS GRAPH nutpie           | LOW data priors model start 
 + storage acceptance_graph least_squares
 scenario          | numpy pandas                  | LOW
 posterior         | numpy xarray                  | LOW physics.* labels scenario acceptance_levels
-support           | numpy xarray                  | LOW scenario
++ equivalent_rate
+support           | numpy xarray                  | LOW physics.* scenario
 new_pairs         | numpy xarray                  | LOW physics.* priors scenario posterior
 configuration     | numpy xarray                  | LOW physics.* run_load scenario posterior
 + new_pairs
@@ -86,6 +90,7 @@ break_even        | ARRAYS                        | LOW physics.* scenario suppo
 curves            | ARRAYS                        | LOW scenario support predict decide
 + configuration
 run_law           | ARRAYS scipy                  | LOW physics.* labels posterior acceptance_graph
++ run_load
 + acceptance_levels expert_graph likelihoods
 check             | ARRAYS pymc                   | LOW data prior model run_law
 generate_counts   | ARRAYS scipy                  | LOW acceptance_likelihoods run_law
@@ -113,7 +118,7 @@ __init__          |                               | LOW MIDDLE datasets readers.
 SETS = {
     "ARRAYS": ["numpy", "pandas", "xarray"],
     "GRAPH": ["pymc", "pytensor"],
-    "LOW": ["exceptions", "schema", "validate"],
+    "LOW": ["exceptions", "schema", "schema_columns", "validate"],
     "ROWS": ["run_checks", "labels", "acceptance_counts", "run_variables"],
     "MIDDLE": (
         "frames data priors model convergence storage fitting check scenario posterior predict "

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from bayes_sd.physics.experts import expert_coverage
 from bayes_sd.physics.latency import (
     latency_elasticity,
     latency_slope,
@@ -10,6 +11,7 @@ from bayes_sd.physics.latency import (
     met_slopes,
     request_latency,
 )
+from bayes_sd.physics.mixed_step import mixed_step_slope, mixed_step_time
 from bayes_sd.physics.step_time import step_time
 
 LENGTHS = {
@@ -67,9 +69,56 @@ def test_unknown_arrivals_are_an_error_that_lists_the_known_ones(make_costs):
 def test_latency_is_the_sum_of_its_parts(make_costs):
     c = make_costs()
     prompt = 512 * (c.prefill_per_token_s + 4 * c.prefill_stall_per_token_s)
-    step = step_time(c, 5, 3, 512 + 128) + (1 - np.exp(-4 / 90)) * c.mixed_step_s
+    touched = expert_coverage(np.array([20, 532]), 4 / 32, 0.6)
+    mixed = c.mixed_step_s + 0.8 * c.verify_fixed_s * (touched[1] - touched[0])
+    step = step_time(c, 5, 3, 512 + 128) + (1 - np.exp(-4 / 90)) * mixed
     expected = c.prefill_fixed_s + prompt + 90 * step
     assert latency(c, 4, "poisson") == pytest.approx(expected)
+
+
+def test_a_prefill_touches_experts_that_a_mixed_step_would_not(make_costs):
+    """The rise of coverage against tokens that are routed one by one, evenly."""
+    rng = np.random.default_rng(0)
+    routed = np.argsort(rng.random((4000, 4, 32)))[..., :4]  # 4 of 32 experts, 4 tokens
+    decoding = np.mean([len(np.unique(step)) for step in routed]) / 32
+    c = make_costs(expert_load_cv=0.0)
+    assert mixed_step_time(c, 4, 512) == pytest.approx(
+        c.mixed_step_s + 0.8 * c.verify_fixed_s * (1 - decoding), rel=0.01
+    )
+    dense = make_costs(expert_share=0.0)
+    assert mixed_step_time(dense, 4, 512) == dense.mixed_step_s
+    assert mixed_step_slope(dense, 4, 512) == 0
+
+
+def test_slope_of_a_mixed_step(make_costs):
+    c, h = make_costs(), 1e-4
+    rise = mixed_step_time(c, 8 + h, 64) - mixed_step_time(c, 8 - h, 64)
+    assert mixed_step_slope(c, 8, 64) == pytest.approx(rise / (2 * h), rel=1e-6)
+
+
+def test_a_tree_drafts_in_few_passes_and_verifies_many_tokens(make_costs):
+    """Without bend and experts every part is linear in what the tree changes."""
+    c = make_costs(knee_s_per_token=0.0, expert_share=0.0)
+    chain = latency(c, 4, "poisson")
+    same = latency(c, 4, "poisson", num_draft_steps=3, num_verified_tokens=4)
+    assert same == pytest.approx(chain)
+    tree = latency(c, 4, "poisson", num_speculative_tokens=15, num_draft_steps=3)
+    wide = latency(c, 4, "poisson", num_draft_steps=3, num_verified_tokens=16)
+    assert wide == pytest.approx(tree)  # 15 drafted tokens are 16 verified
+    growth = c.verify_per_request_s * c.verify_growth_per_draft
+    assert wide - chain == pytest.approx(90 * 5 * 12 * growth)
+    passes = latency(c, 4, "poisson", num_draft_steps=2, num_verified_tokens=4)
+    assert chain - passes == pytest.approx(90 * (c.draft_fixed_s + 5 * c.draft_per_request_s))
+
+
+def test_slope_of_a_tree_is_the_derivative(make_costs):
+    c, h = make_costs(), 1e-5
+    shape = {"num_draft_steps": 2.4, "num_verified_tokens": 9.5}
+    rise = latency(c, 5 + h, "poisson", **shape) - latency(c, 5 - h, "poisson", **shape)
+    slope = latency_slope(
+        c, requests_per_step=6, others=5, requests_slope=1, others_slope=1, **LENGTHS, **shape
+    )
+    assert slope == pytest.approx(rise / (2 * h), rel=1e-6)
 
 
 def test_an_empty_system_still_holds_the_request_itself(make_costs):
