@@ -61,8 +61,8 @@ class Configuration:
             return self.cell.costs
         return replace(self.cell.costs, idle_drafter_s=0.0)
 
-    def typical_first_token(self, batch: np.ndarray) -> np.ndarray | None:
-        """Return the time to first token at a batch, s, by the formula of `bayes_sd.ttft_graph`.
+    def typical_first_token(self, latency: np.ndarray) -> np.ndarray | None:
+        """Return the time to first token, given the mean latency, s: `bayes_sd.ttft_graph`.
 
         None if no fitted run had one.
         """
@@ -71,15 +71,15 @@ class Configuration:
         if any(part is None for part in told):
             return None
         wait, fixed, per_token = (np.asarray(part) for part in told)
-        step = self.latency(batch) / np.maximum(self.steps, 1.0)
+        step = latency / np.maximum(self.steps, 1.0)
         return np.asarray(fixed + per_token * self.input_len + wait * step)
 
-    def ttft(self, batch: np.ndarray, random_seed: int) -> np.ndarray | None:
-        """Return draws of the time to first token at a batch, s, with its misfit; or None.
+    def ttft(self, latency: np.ndarray, random_seed: int) -> np.ndarray | None:
+        """Return draws of the time to first token given the mean latency, s, with misfit; or None.
 
         The misfit belongs to the configuration: it is the same at every load.
         """
-        typical, spread = self.typical_first_token(batch), self.cell.ttft_discrepancy_sd
+        typical, spread = self.typical_first_token(latency), self.cell.ttft_discrepancy_sd
         if typical is None or spread is None:
             return None
         rng = configuration_rng(self, random_seed + 2)

@@ -126,7 +126,7 @@ def _noisy(law: RunLaw, noise: np.ndarray) -> Any:
 def typical_first_token(
     data: xr.Dataset, draws: xr.Dataset, steps: np.ndarray, latency: np.ndarray
 ) -> np.ndarray:
-    """Return the time to first token without boot and noise, (sample, run), s.
+    """Return the time to first token without noise, (sample, run), s.
 
     `bayes_sd.ttft_graph`, in NumPy: its step is the latency over the steps.
     """
@@ -149,11 +149,10 @@ def _first_token(
     if not len(at) or "first_wait_steps" not in draws:
         return first
     part = data.isel(run=at)
-    law = run_law(part, draws, steps[:, at])
     spread = draws_of_runs(draws, "ttft_discrepancy_sd", part)
     noise = spread * rng.standard_t(TTFT_TAIL_DOF, latency[:, at].shape)
     typical = typical_first_token(part, draws, steps[:, at], latency[:, at])
-    first[:, at] = typical * np.exp(law.log_boot + noise)
+    first[:, at] = typical * np.exp(noise)
     return first
 
 

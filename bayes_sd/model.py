@@ -135,7 +135,6 @@ def build_model(
                 lengths,
                 log_latency=log_latency,
                 num_steps=terms["num_steps"],
-                boot=boot,
                 weight=weight,
             )
         ratios = percentile_data(data) if "percentiles" in responses else None

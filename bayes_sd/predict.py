@@ -88,11 +88,7 @@ def _draw(
             surplus = np.exp(bunching)
     batch, latency = _batch_and_latency(configuration, factor, surplus)
     status = "past capacity" if np.mean(np.isinf(latency)) > 0.5 else lies.status
-    first = configuration.ttft(np.where(np.isfinite(batch), batch, 1.0), random_seed)
-    if first is not None:
-        first = np.where(
-            np.isfinite(batch), first * (np.exp(boot) if kind != "mean" else 1), np.inf
-        )
+    first = configuration.ttft(latency, random_seed)  # infinite past capacity, as the latency is
     if kind == "request":
         about = spread_of(configuration, batch, latency)
         if about is None:

@@ -50,7 +50,7 @@ def spread_of(configuration: Configuration, batch: np.ndarray, mean_s: np.ndarra
     is_closed = configuration.arrivals == "closed"
     one_minus = np.ones_like(elasticity) if is_closed else 1 - elasticity
     noise = float(configuration.arrivals in ("poisson", "bursty"))
-    first = configuration.typical_first_token(held)
+    first = configuration.typical_first_token(latency)
     if first is None:
         first = costs.prefill_fixed_s + costs.prefill_per_token_s * configuration.input_len
     spread = request_spread(

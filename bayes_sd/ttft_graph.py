@@ -8,10 +8,10 @@ the neighbours fall into its decoding, not before its first token: TTFT hardly r
 where the engine has room, so a term of B prefills is not in it.
 
 The step is the run's own, its measured latency over its steps, and the prefill before the first
-token has coefficients of its own: first tokens say nothing of the costs of the whole latency. Tied
-to those (by equality, or by a factor of spread 0.3), the first tokens of the scaling study, far
-more precise than any law of them, bent the costs: on held-out sweeps the CRPS of the mean latency
-rose by a tenth to a fifth.
+token has coefficients of its own, and no boot but that of the step: first tokens say nothing of
+the costs of the whole latency. Tied to those (by equality, by a factor of spread 0.3, or by a
+common boot), the first tokens of the scaling study, far more precise than any law of them, bent the
+costs: on held-out sweeps the CRPS of the mean latency rose by a tenth to a quarter.
 """
 
 from typing import Any
@@ -57,7 +57,6 @@ def add_ttft(
     *,
     log_latency: Any,
     num_steps: Any,
-    boot: Any,
     weight: Any,
 ) -> None:
     """Score the mean time to first token of runs, in the model in context.
@@ -74,8 +73,6 @@ def add_ttft(
         Log of the measured mean latency, log s.
     num_steps : tensor, (run,)
         Expected steps of a request.
-    boot : tensor, (run,)
-        Log factor of the run's boot.
     weight : tensor, (run,)
         1 to score a run, 0 to hold it out.
     """
@@ -99,7 +96,7 @@ def add_ttft(
     spread = draw("ttft_discrepancy_sd", priors["ttft_discrepancy_sd"], dims="base")
     step = (pt.exp(pt.as_tensor(log_latency)) / pt.maximum(num_steps, 1.0))[at]
     prefill = fixed[of_base] + per_token[of_base] * data["input_len_tokens"].values[at]
-    location = pt.log(prefill + wait[of_base] * step) + boot[at]
+    location = pt.log(prefill + wait[of_base] * step)
     observed = pm.Data("log_mean_ttft", np.log(data["mean_ttft_s"].values[at]))
 
     def logp(value: Any, place: Any, scale: Any, counted: Any) -> Any:

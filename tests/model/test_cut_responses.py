@@ -10,7 +10,14 @@ from bayes_sd.model import build_model
 from bayes_sd.priors import default_priors
 from tests.simulated_runs import KNOWN, simulated_frame, true_latency
 
-COSTS = ("log_verifier_cost", "log_load_cost", "log_prefill", "log_knee_tokens", "log_draft_fixed")
+COSTS = (
+    "log_verifier_cost",
+    "log_load_cost",
+    "log_prefill",
+    "log_knee_tokens",
+    "log_draft_fixed",
+    "standard_boot",
+)
 OWN = {"log_ttft": "first_wait_steps_log__", "percentile_ratios": "spread_heterogeneity_log__"}
 
 

@@ -29,10 +29,7 @@ def some_of_the_study() -> pd.DataFrame:
 def fake_of_demo():
     """Return a fake fit of the demo's runs, every verifier with the same costs."""
     frame = pd.concat([some_of_the_study(), load_vllm_cpu("dense")], ignore_index=True)
-    usable = ~frame["is_throughput_test"] & (
-        frame["num_speculative_tokens_schedule"].fillna("") == ""
-    )
-    frame = frame[usable].reset_index(drop=True)
+    frame = frame[~frame["is_throughput_test"]].reset_index(drop=True)
     drafted = frame[frame["method"] != "none"][["verifier", "drafter"]].drop_duplicates()
     pairs = list(drafted.itertuples(index=False, name=None))
     law = Coefficients(
@@ -72,7 +69,7 @@ def test_demo_writes_tables_plots_and_the_fit(fake_sampler, tree, tmp_path, caps
     assert sorted(path.name for path in folder.iterdir()) == sorted([*PLOTS, "fit.nc"])
     assert load(folder / "fit.nc").attrs["format"]
     for words in (
-        f"{tree['constant_data'].sizes['run']} of {len(some_of_the_study()) + 129} runs are used",
+        f"{tree['constant_data'].sizes['run']} of {len(some_of_the_study()) + 125} runs are used",
         "6 verifiers, 7 pairs",
         "Left out: 167 throughput tests",
         "Qwen3-8B, acceptance 0.8",
