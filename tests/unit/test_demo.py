@@ -8,7 +8,7 @@ from rich.console import Console
 
 from bayes_sd import cli, demo
 from bayes_sd.datasets import load_scaling_study, load_vllm_cpu
-from bayes_sd.exceptions import FitFileError
+from bayes_sd.exceptions import AssumptionWarning, FitFileError
 from bayes_sd.storage import load
 from tests.fake_fit import Coefficients, fake_fit
 from tests.simulated_runs import BIG, KNOWN
@@ -37,7 +37,8 @@ def fake_of_demo():
         of_pair=dict.fromkeys(pairs, KNOWN.of_pair["big", "sharp"]),
         acceptance=dict.fromkeys(pairs, KNOWN.acceptance["big", "quick"]),
     )
-    return fake_fit(draws=20, spread=0.02, coefficients=law, frame=frame)
+    with pytest.warns(AssumptionWarning, match="draft passes of 4 runs"):
+        return fake_fit(draws=20, spread=0.02, coefficients=law, frame=frame)
 
 
 @pytest.fixture(scope="module")
