@@ -123,7 +123,7 @@ def counts_by_position(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.
     drafts = _number_of_drafts(frame)
     per_step = _mean_per_step(frame, drafts)
     tokens = _emitted_tokens(frame)
-    needed = needs_acceptance(frame) & frame["forced_acceptance_rate"].isna().to_numpy()
+    needed = is_estimated(frame)
     lengths = _length_counts(frame)
     counts = parse_positions(frame["accepted_per_position"])
     rates = parse_positions(frame["acceptance_per_position"])
@@ -188,7 +188,7 @@ def acceptance_totals(
     drafts = _number_of_drafts(frame)
     per_step = _mean_per_step(frame, drafts)
     steps = np.where(np.isnan(drafts), np.round(_emitted_tokens(frame) / (1 + per_step)), drafts)
-    needed = needs_acceptance(frame) & frame["forced_acceptance_rate"].isna().to_numpy()
+    needed = is_estimated(frame)
     is_total = needed & ~is_counted & ~np.isnan(per_step) & (steps >= 1)
     return np.where(is_total, per_step, np.nan), np.where(is_total, steps, 0.0), is_total
 
@@ -219,6 +219,16 @@ def figures_in_group(group: np.ndarray, is_known: np.ndarray) -> np.ndarray:
     [True, True, False, False]
     """
     return (group >= 0) & np.isin(group, group[is_known])
+
+
+def is_estimated(frame: pd.DataFrame) -> np.ndarray:
+    """Mark runs whose acceptance is estimated from their counts: array[run] of bool.
+
+    Not those with a rate that is forced, or known of a tree or adaptive drafting
+    (`bayes_sd.draft_shapes`).
+    """
+    known = frame.get("known_acceptance_rate", frame["forced_acceptance_rate"])
+    return needs_acceptance(frame) & known.isna().to_numpy()
 
 
 def needs_acceptance(frame: pd.DataFrame) -> np.ndarray:

@@ -247,9 +247,9 @@ def steps_of_runs(data: xr.Dataset) -> np.ndarray:
     """
     drafts = data["num_speculative_tokens"].values
     emitted = np.maximum(np.rint(data["output_len_tokens"].values).astype(int) - 1, 0)
-    forced = data["forced_acceptance_rate"].values
-    known = (drafts == 0) | ~np.isnan(forced)
-    rate = np.where(drafts == 0, 0.0, np.nan_to_num(forced))
+    told = data["known_acceptance_rate"].values
+    known = (drafts == 0) | ~np.isnan(told)
+    rate = np.where(drafts == 0, 0.0, np.nan_to_num(told))
     keys, inverse = np.unique(
         np.stack([emitted, drafts, rate], axis=-1), axis=0, return_inverse=True
     )

@@ -189,8 +189,7 @@ def law_bootstrap(
 def _features(data: xr.Dataset) -> Floats:
     """Return 1, steps, and draft steps of each run: (run, 3)."""
     steps = data["output_len_tokens"].values / tokens_per_step(data)
-    drafts = data["num_speculative_tokens"].values
-    return np.stack([np.ones_like(steps), steps, steps * drafts], axis=-1)
+    return np.stack([np.ones_like(steps), steps, steps * data["num_draft_steps"].values], axis=-1)
 
 
 def _solve(features: Floats, latency: Floats) -> Floats:
@@ -245,6 +244,11 @@ def _cell_of_runs(data: xr.Dataset, cells: list[tuple[str, float, float]]) -> ND
         distance[number] = np.where(label == base, apart, np.inf)
     nearest = distance.argmin(axis=0)
     return np.where(distance.min(axis=0) <= 2 * SAME_LENGTH, nearest, -1)
+
+
+def is_covered(law: LawFit, data: xr.Dataset) -> NDArray[np.bool_]:
+    """Mark runs of a base and lengths that the law was fitted to, (run,)."""
+    return _cell_of_runs(data, list(law.cells)) >= 0
 
 
 def _known_cells(law: LawFit, data: xr.Dataset) -> NDArray[np.int_]:

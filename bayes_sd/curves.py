@@ -135,6 +135,8 @@ def _matching_runs(
         ("output_len_tokens", found.output_len),
     ):
         match &= abs(runs[column].values / here - 1) <= SAME
+    match &= runs["num_draft_steps"].values == drafts  # a chain, not a mean over draft lengths
+    match &= runs["num_verified_tokens"].values == drafts + 1
     match &= (drafts == 0) | _same_acceptance(runs["forced_acceptance_rate"].values, scenario)
     if name == "request_rate_rps":
         match &= runs["arrivals"].values == scenario.arrivals

@@ -13,7 +13,7 @@ from bayes_sd.acceptance_counts import (
     counts_by_position,
     figures_in_group,
     has_estimated_steps,
-    needs_acceptance,
+    is_estimated,
 )
 from bayes_sd.draft_shapes import UNKNOWN_SHAPE, with_draft_shapes
 from bayes_sd.exceptions import AssumptionWarning, DataError, UnusedRunsWarning
@@ -168,10 +168,10 @@ def to_dataset(frame: pd.DataFrame) -> xr.Dataset:
           quantile) and the like where any are known.
         - acceptance: ``accepted_at_position``, ``trials_at_position`` (run, position);
           ``accepted_per_step`` and ``steps_of_mean`` where only a total or a mean is known;
-          ``forced_acceptance_rate`` (for trees and adaptive drafting the rate that gives the
-          measured mean length), and the totals as reported.
-        - drafts: ``num_speculative_tokens``, ``num_draft_steps``, ``num_verified_tokens``, see
-          `bayes_sd.draft_shapes`.
+          ``forced_acceptance_rate``, and the totals as reported.
+        - drafts: ``num_speculative_tokens``, ``num_draft_steps``, ``num_verified_tokens``, and
+          ``known_acceptance_rate``: the forced one, or of a tree and adaptive drafting the rate
+          that gives their mean length (`bayes_sd.draft_shapes`).
         - experts: ``routed_load_cv``, the imbalance that counts per expert show, where known.
         - models: ``verifier_params_b``, ``verifier_active_params_b``, ``num_experts``,
           ``experts_per_token`` (base), ``drafter_params_b``, ``drafter``, ``method`` (pair).
@@ -205,7 +205,7 @@ def to_dataset(frame: pd.DataFrame) -> xr.Dataset:
     checked = with_draft_shapes(with_derived_latency(checked))
     accepted, trials, is_counted = counts_by_position(checked)
     per_step, steps, is_total = acceptance_totals(checked, is_counted)
-    drafting = needs_acceptance(checked) & checked["forced_acceptance_rate"].isna().to_numpy()
+    drafting = is_estimated(checked)
     _, of_group = number_groups(checked, GROUP_KEY, drafting)
     keep = _leave_out(checked)
     runs, is_known = checked.loc[keep], (is_counted | is_total)[keep]

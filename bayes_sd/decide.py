@@ -76,7 +76,7 @@ def compare(latency: Floats) -> tuple[Floats, Floats]:
 
 
 def measured_draft_lengths(tree: xr.DataTree, scenario: Scenario) -> list[int]:
-    """Return 0 and every draft length that was measured with the scenario's pair.
+    """Return 0 and every draft length that was measured, as a chain, with the scenario's pair.
 
     Raises
     ------
@@ -89,7 +89,9 @@ def measured_draft_lengths(tree: xr.DataTree, scenario: Scenario) -> list[int]:
         if (runs["base_of_pair"].values == cell.base).any():
             resolve(tree, scenario.with_(num_speculative_tokens=1))  # says which pairs there are
         return [0]
-    lengths = runs["num_speculative_tokens"].values[runs["pair_of_run"].values == cell.pair]
+    lengths = runs["num_speculative_tokens"].values
+    of_pair = runs["pair_of_run"].values == cell.pair
+    lengths = lengths[of_pair & (runs["num_verified_tokens"].values == lengths + 1)]
     return sorted({0, *(int(k) for k in lengths)})
 
 

@@ -36,8 +36,8 @@ def with_draft_shapes(frame: pd.DataFrame) -> pd.DataFrame:
     pandas.DataFrame
         A copy with ``num_draft_steps`` and ``num_verified_tokens`` filled: k and k + 1 where
         nothing else is said; drafted tokens / drafts for a schedule of draft lengths without 0
-        (steps that draft nothing are in no counter). Runs that are no chain get as
-        ``forced_acceptance_rate`` the rate that gives their mean acceptance length
+        (steps that draft nothing are in no counter). ``known_acceptance_rate`` is the forced one;
+        of runs that are no chain the rate that gives their mean acceptance length
         (`equivalent_acceptance_rate`), if it is known. A column ``has_unknown_shape`` marks those
         whose shape or mean length is not.
 
@@ -53,8 +53,9 @@ def with_draft_shapes(frame: pd.DataFrame) -> pd.DataFrame:
     drafts = frame["num_drafts"].to_numpy(dtype=float)
     adaptive = schedule != ""
     counted = np.array([bool(cell) and not _drafts_nothing(cell) for cell in schedule])
-    mean_drafts = frame["num_draft_tokens"].to_numpy(dtype=float) / np.where(drafts > 0, drafts, 1)
-    filled = counted & np.isnan(passes) & (drafts > 0) & ~np.isnan(mean_drafts)
+    drafted = frame["num_draft_tokens"].to_numpy(dtype=float)
+    mean_drafts = drafted / np.where(drafts > 0, drafts, np.nan)
+    filled = counted & np.isnan(passes) & ~np.isnan(mean_drafts)
     passes[filled] = mean_drafts[filled]
     if filled.any():
         warnings.warn(
@@ -79,28 +80,25 @@ def with_draft_shapes(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(
         num_draft_steps=passes,
         num_verified_tokens=verified,
-        forced_acceptance_rate=rate,
+        known_acceptance_rate=rate,
         has_unknown_shape=unknown,
     )
 
 
 def _drafts_nothing(schedule: str) -> bool:
     """Tell a schedule that may switch drafting off: one with a 0, or in a form not known here."""
-    numbers = re.findall(r"[0-9.]+", schedule)
+    numbers = re.findall(r"\d+(?:\.\d+)?", schedule)
     return not schedule.startswith("[[") or any(float(number) == 0 for number in numbers)
 
 
 def _mean_length(frame: pd.DataFrame, counters_hold: np.ndarray) -> np.ndarray:
     """Return tokens per step over all steps, NaN where not known.
 
-    The counters of engines leave out the steps that draft nothing, so their mean stands in only
-    where there are none.
+    By the counters of accepted drafts and drafting steps, except where some steps may have drafted
+    nothing: these are in no counter.
     """
     given = frame["mean_acceptance_length"].to_numpy(dtype=float)
     drafts = frame["num_drafts"].to_numpy(dtype=float)
-    counted = 1 + frame["num_accepted_tokens"].to_numpy(dtype=float) / np.where(
-        drafts > 0, drafts, np.nan
-    )
-    known = ~frame["num_draft_steps"].isna().to_numpy() | counters_hold
-    found = np.where(np.isnan(counted) | ~counters_hold, given, counted)
-    return np.where(known, found, np.nan)
+    accepted = frame["num_accepted_tokens"].to_numpy(dtype=float)
+    counted = 1 + accepted / np.where(drafts > 0, drafts, np.nan)
+    return np.where(np.isnan(counted) | ~counters_hold, given, counted)

@@ -28,7 +28,7 @@ def tokens_per_step(data: xr.Dataset) -> np.ndarray:
     """
     drafts = data["num_speculative_tokens"].values
     longest = int(drafts.max(initial=0))
-    forced = data["forced_acceptance_rate"].values
+    told = data["known_acceptance_rate"].values
     length = np.ones(len(drafts))
     if longest:
         trials = data["trials_at_position"].values[:, 0].astype(float)
@@ -41,8 +41,8 @@ def tokens_per_step(data: xr.Dataset) -> np.ndarray:
             rates = pooled_rates(data)[np.maximum(group, 0)][:, :longest]
             pooled = np.asarray(mean_acceptance_length(list(rates.T), drafts))
             counted = np.where(np.isnan(counted) & (group >= 0), pooled, counted)
-        known = np.asarray(mean_acceptance_length([np.nan_to_num(forced)] * longest, drafts))
-        length = np.where(np.isnan(forced), counted, known)
+        known = np.asarray(mean_acceptance_length([np.nan_to_num(told)] * longest, drafts))
+        length = np.where(np.isnan(told), counted, known)
         length = np.where(drafts == 0, 1.0, length)
     missing = np.isnan(length)
     if missing.any():

@@ -51,7 +51,7 @@ def steps_cv2_of_runs(data: xr.Dataset) -> np.ndarray:
     drafts = data["num_speculative_tokens"].values
     emitted = np.maximum(data["output_len_tokens"].values - 1, 1)
     longest = max(int(drafts.max(initial=0)), 1)
-    rates = np.repeat(np.nan_to_num(data["forced_acceptance_rate"].values)[:, None], longest, 1)
+    rates = np.repeat(np.nan_to_num(data["known_acceptance_rate"].values)[:, None], longest, 1)
     group = data["group_of_run"].values
     if (group >= 0).any():
         pooled = np.zeros((len(drafts), longest))

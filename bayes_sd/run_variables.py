@@ -101,6 +101,12 @@ def column_variables(frame: pd.DataFrame) -> dict[str, Variable]:
         variables[name] = ("run", values, describe(name))
     for name in ("num_speculative_tokens", "num_requests"):
         variables[name] = ("run", frame[name].to_numpy(dtype=np.int64), describe(name))
+    about_rate = "Conditional rate of every position, where it is forced, or that of a mean length"
+    variables["known_acceptance_rate"] = (
+        "run",
+        frame["known_acceptance_rate"].to_numpy(dtype=float),
+        {"units": "1", "long_name": about_rate},
+    )
     for name in ("arrivals", "source_id"):
         variables[name] = ("run", np.array(frame[name].tolist(), dtype=str), describe(name))
     loaded = (frame["method"] != "none").to_numpy(dtype=bool)

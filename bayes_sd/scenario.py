@@ -184,10 +184,10 @@ class Scenario:
             parts.append("acceptance " + "/".join(f"{a:g}" for a in rates))
         if self.mean_acceptance_length is not None:
             parts.append(f"{self.mean_acceptance_length:g} tokens per step")
-        for name, unit in (
-            ("num_draft_steps", "draft passes"),
-            ("num_verified_tokens", "verified"),
+        for value, unit in (
+            (self.num_draft_steps, "draft passes"),
+            (self.num_verified_tokens, "verified tokens"),
         ):
-            if getattr(self, name) is not None:
-                parts.append(f"{getattr(self, name):g} {unit}")
+            if value is not None:
+                parts.append(f"{value:g} {unit}")
         return ", ".join(parts)

@@ -19,7 +19,14 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from bayes_sd.baselines import fit_law, law_bootstrap, law_demands, predict_law
+from bayes_sd.baselines import (
+    LawFit,
+    fit_law,
+    is_covered,
+    law_bootstrap,
+    law_demands,
+    predict_law,
+)
 from bayes_sd.configuration import resolve
 from bayes_sd.fitting import CompiledModel, compile_model, complete_tree, sample
 from bayes_sd.model import RESPONSES, build_model
@@ -62,7 +69,11 @@ def scenario_of_run(data: xr.Dataset, run: int) -> Scenario:
     """
     control = str(data["control"].values[run])
     drafts = int(data["num_speculative_tokens"].values[run])
-    forced = float(data["forced_acceptance_rate"].values[run])
+    known = float(data["known_acceptance_rate"].values[run])
+    passes, verified = (
+        float(data[name].values[run]) for name in ("num_draft_steps", "num_verified_tokens")
+    )
+    is_chain = passes == drafts and verified == drafts + 1
     pair = int(data["pair_of_run"].values[run])
     base = int(data["base_of_run"].values[run])
     cap = int(cap_of_runs(data)[run])
@@ -74,7 +85,9 @@ def scenario_of_run(data: xr.Dataset, run: int) -> Scenario:
         input_len_tokens=float(data["input_len_tokens"].values[run]),
         output_len_tokens=float(data["output_len_tokens"].values[run]),
         num_speculative_tokens=drafts,
-        acceptance=forced if drafts and not np.isnan(forced) else None,
+        acceptance=known if drafts and not np.isnan(known) else None,
+        num_draft_steps=None if is_chain else passes,
+        num_verified_tokens=None if is_chain else verified,
         num_requests=int(data["num_requests"].values[run]),
         max_num_seqs=cap,
     )
@@ -156,9 +169,8 @@ def judge_model(
     return rows
 
 
-def judge_law(train: Mask, data: xr.Dataset, tested: NDArray[np.int_], seed: int) -> pd.DataFrame:
+def judge_law(law: LawFit, data: xr.Dataset, tested: NDArray[np.int_], seed: int) -> pd.DataFrame:
     """Return the law's scores on some runs."""
-    law = fit_law(data, train)
     held = data.isel(run=tested)
     draws = law_bootstrap(law, held, draws=LAW_DRAWS, rng=np.random.default_rng(seed))
     rows = score(draws, predict_law(law, held), held)
@@ -180,6 +192,10 @@ def run_folds(
         held = fold == number
         train = ~held & ~((highest | is_capped) & options.unseen_high)
         tested = np.flatnonzero(held & highest if options.unseen_high else held)
+        law = fit_law(data, train)
+        known = is_covered(law, data.isel(run=tested))  # else the law has no word on them
+        tested = tested[known]
+        left = f" {(~known).sum()} runs of unseen lengths are not judged." * (not known.all())
         began = time.perf_counter()
         tree = sample(
             compiled,
@@ -193,14 +209,14 @@ def run_folds(
         sampled = time.perf_counter()
         tree = complete_tree(tree, data, options.seed + number)
         both = {
-            "law": judge_law(train, data, tested, options.seed + number),
+            "law": judge_law(law, data, tested, options.seed + number),
             "model": judge_model(tree, train, data, tested, highest[tested]),
         }
         verdicts.append(
             {
                 "fold": number,
                 "passed": bool(tree.attrs["passed"]),
-                "verdict": tree.attrs["verdict"],
+                "verdict": tree.attrs["verdict"] + left,
                 "sampling_s": round(sampled - began, 1),
                 "judging_s": round(time.perf_counter() - sampled, 1),
             }
@@ -269,7 +285,7 @@ def main() -> None:
             text,
             {
                 "stamp": stamp(),
-                "options": vars(options),
+                "options": {k: v for k, v in vars(options).items() if k != "save_runs"},
                 "compile_s": compile_s,
                 "folds": verdicts,
                 "figures": figures,

@@ -41,7 +41,7 @@ def acceptance_data(frame: pd.DataFrame) -> xr.Dataset:
             "trials_at_position": (("run", "position"), trials),
             "accepted_per_step": ("run", per_step),
             "steps_of_mean": ("run", steps),
-            "forced_acceptance_rate": ("run", np.full(len(runs), np.nan)),
+            "known_acceptance_rate": ("run", np.full(len(runs), np.nan)),
             **{name: ("run", runs[name].to_numpy()) for name in columns},
             **{
                 f"{name}_of_group": ("acceptance_group", np.array([k[i] for k in keys]))
