@@ -75,7 +75,10 @@ def _observe_routing(data: xr.Dataset, moe: np.ndarray, load_cv: Any) -> None:
 
 
 def jump_costs(verify_fixed_s: Any, priors: dict[str, Prior]) -> dict[str, Any]:
-    """Add the jumps of each base, as shares of its verifier pass.
+    """Add the jumps of each base, as shares of its verifier pass, below 1.
+
+    Without the limit a jump far above the measured tokens can stand for a bend: one chain of four
+    stayed there, with a jump of three passes.
 
     Parameters
     ----------
@@ -90,8 +93,8 @@ def jump_costs(verify_fixed_s: Any, priors: dict[str, Prior]) -> dict[str, Any]:
         Fields of `CostCoefficients`, dims (base,).
     """
     prior = priors["jump_share"]
-    share = pm.Normal("log_jump_share", prior.log_center, prior.spread, dims=("base", "jump"))
-    height = pt.exp(share) * verify_fixed_s[:, None]
+    logit = pm.Normal("jump_share_logit", prior.center, prior.spread, dims=("base", "jump"))
+    height = pm.math.sigmoid(logit) * verify_fixed_s[:, None]
     return {name: height[:, i] for i, name in enumerate(JUMPS)}
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 from scipy.optimize import nnls
+from scipy.special import expit
 
 from bayes_sd.acceptance_graph import steps_of_runs
 from bayes_sd.acceptance_levels import pooled_rates
@@ -203,7 +204,7 @@ def _expert_loading(
 
 
 def _expert_share(priors: dict[str, Prior]) -> float:
-    return float(1 / (1 + np.exp(-priors["expert_share"].center)))
+    return float(expit(priors["expert_share"].center))
 
 
 def _steps(data: xr.Dataset) -> np.ndarray:
@@ -250,7 +251,7 @@ def _medians(
             cost["verify_per_request_s"],
             cost["draft_per_request_s"],
             cost["mixed_step_s"],
-            *[cost["verify_fixed_s"] * priors["jump_share"].center] * len(JUMP_TOKENS),
+            *[cost["verify_fixed_s"] * expit(priors["jump_share"].center)] * len(JUMP_TOKENS),
         ]
     ), log["knee_tokens"]
 

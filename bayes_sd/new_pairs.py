@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.special import expit
 
 from bayes_sd.exceptions import ArgumentError, UnknownPairError
 from bayes_sd.physics.coefficients import CostCoefficients
@@ -185,12 +186,12 @@ def _new_base(
         for c in VERIFIER_COSTS
     }
     stall = cost["prefill_stall_s"] / REFERENCE["input_len_tokens"]
-    share = 1 / (1 + np.exp(-_sample(priors["context_share"], size, rng)))
+    share = expit(_sample(priors["context_share"], size, rng))
     context = (scenario.input_len_tokens or REFERENCE["input_len_tokens"]) + (
         scenario.output_len_tokens or 128.0
     ) / 2
     jumps = {
-        f"jump_{tokens}_s": cost["verify_fixed_s"] * _sample(priors["jump_share"], size, rng)
+        f"jump_{tokens}_s": cost["verify_fixed_s"] * expit(_sample(priors["jump_share"], size, rng))
         for tokens in JUMP_TOKENS
     }
     costs = CostCoefficients(

@@ -88,7 +88,7 @@ def _table() -> dict[str, Prior]:
             ),
             "knee_width": Prior("lognormal", 0.3, 0.4, "1", "the bend spans a part of its place"),
             "jump_share": Prior(
-                "lognormal", 0.02, 1.2, "1", "a kernel's next tile size costs 0.3 to 14 % of a step"
+                "normal", -3.9, 1.2, "logit", "the next tile costs 0.3 to 13 % of a pass, never one"
             ),
             "idle_drafter_s": _cost(
                 3e-4, 1.2, "host work of a loaded drafter that is off: 0.04 to 2 ms a step"

@@ -6,6 +6,7 @@ linear part a second time. Only the start hangs on this: the posterior does not.
 
 import numpy as np
 import xarray as xr
+from scipy.special import logit
 
 from bayes_sd.graph import first_pairs
 from bayes_sd.least_squares import least_squares, reference_lengths
@@ -39,7 +40,7 @@ def starting_point(data: xr.Dataset, priors: dict[str, Prior]) -> dict[str, np.n
     start = {
         "log_verifier_cost": np.log(np.stack([fixed, mixed], axis=-1)),
         "log_prefill": np.log(np.stack([np.maximum(prefill - stall, prefill / 4), stall], -1)),
-        "log_jump_share": np.log(np.stack(jumps, axis=-1) / fixed[:, None]),
+        "jump_share_logit": logit(np.clip(np.stack(jumps, axis=-1) / fixed[:, None], 1e-6, 0.8)),
         "log_knee_tokens": np.log(knee[:, 0]),
         "log_knee_ratio": np.clip(
             slope, ratio.log_center - 2 * ratio.spread, ratio.log_center + 2 * ratio.spread

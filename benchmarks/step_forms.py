@@ -16,7 +16,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from bayes_sd.model import steps_of_runs
+from bayes_sd.acceptance_graph import steps_of_runs
 from bayes_sd.physics.arrivals import met_by_arrivals
 from bayes_sd.physics.effective_batch import solve_effective_batch
 from bayes_sd.physics.step_time import knee_time

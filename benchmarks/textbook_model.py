@@ -150,7 +150,7 @@ def _costs(data: xr.Dataset, priors: dict[str, Prior]) -> tuple[Tensors, Tensors
     share = pm.math.sigmoid(_log("context_share", priors["context_share"], "base"))
     per_request = cost["verify_per_request_s"]
     width = pt.exp(_log("knee_width", priors["knee_width"], "base"))
-    jump = pt.exp(_log("jump_share", priors["jump_share"], ("base", "jump")))
+    jump = pm.math.sigmoid(_log("jump_share", priors["jump_share"], ("base", "jump")))
     idle = pt.exp(_log("idle_drafter", priors["idle_drafter_s"], "deployment"))
     of_base = {
         "prefill_fixed_s": cost["prefill_fixed_s"],

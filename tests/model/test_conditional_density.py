@@ -42,7 +42,7 @@ def point_of(model):
     point["tail_dof_log__"] = np.log(200.0)
     point["log_knee_tokens"] = np.log([1e5])
     point["load_discrepancy_sd_log__"] = np.log([1e-6])  # noise of one kind, as simulated
-    point["log_jump_share"] = np.full((1, 3), -20.0)
+    point["jump_share_logit"] = np.full((1, 3), -20.0)
     return point
 
 

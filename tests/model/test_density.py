@@ -43,7 +43,7 @@ def at_a_point(model):
     point = model.initial_point()
     point = {k: v + 0.05 * rng.standard_normal(np.shape(v)) for k, v in point.items()}
     # The slope of a jump is smoothed on purpose, so no derivative gives it: none here.
-    point["log_jump_share"] = np.full(np.shape(point["log_jump_share"]), -20.0)
+    point["jump_share_logit"] = np.full(np.shape(point["jump_share_logit"]), -20.0)
     wanted = [model[n] for n in NAMES]
     logp = model.logp(vars=[model["log_latency"]], sum=False)
     graph = model.replace_rvs_by_values([*wanted])

@@ -130,7 +130,7 @@ def test_a_question_about_a_chain_does_not_see_adaptive_runs(frame):
     assert measured_draft_lengths(tree, bs.Scenario(pair, request_rate_rps=0.1)) == [0, 3]
     scenario = bs.Scenario(pair, request_rate_rps=0.1, num_speculative_tokens=3, acceptance=0.5)
     assert "acceptance" not in str(bs.predict_latency(tree, scenario)["outside"].values[0])
-    curves = bs.latency_curves(tree, scenario.with_(acceptance=None), [0, 3, 5], [0.1, 0.2])
+    curves = bs.latency_curves(tree, scenario.with_(acceptance=None), [0.1, 0.2], [0, 3, 5])
     assert 5 not in curves["measured_draft_length"].values
 
 

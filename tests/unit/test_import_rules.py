@@ -61,7 +61,7 @@ percentile_graph  | ARRAYS GRAPH                  | LOW physics.* prior populati
 model             | ARRAYS GRAPH                  | LOW physics.* data priors likelihoods graph
 + run_load population acceptance_graph expert_graph ttft_graph percentile_graph
 + least_squares
-start             | ARRAYS                        | LOW priors graph least_squares
+start             | ARRAYS scipy                  | LOW priors graph least_squares
 convergence       | ARRAYS arviz                  | LOW
 storage           | ARRAYS                        | LOW
 fitting           | ARRAYS GRAPH nutpie           | LOW data priors model start convergence
@@ -70,7 +70,7 @@ scenario          | numpy pandas                  | LOW
 posterior         | numpy xarray                  | LOW physics.* labels scenario acceptance_levels
 + equivalent_rate
 support           | numpy xarray                  | LOW physics.* scenario
-new_pairs         | numpy xarray                  | LOW physics.* priors scenario posterior
+new_pairs         | numpy xarray scipy            | LOW physics.* priors scenario posterior
 configuration     | numpy xarray                  | LOW physics.* run_load scenario posterior
 + new_pairs
 request_latency   | numpy                         | LOW physics.* configuration percentile_ratios
