@@ -8,9 +8,9 @@ of them:
 
 The O prefills fall into N steps, so a share 1 - exp(-O/N) of the steps holds one at least. Such a
 step costs more, however many it holds (`bayes_sd.physics.mixed_step`): it leaves the captured
-graph, and the host pays; and the prompt touches most experts of a mixture. On the
-scaling data this term takes the error on the unseen highest loads of the smallest verifier from
-17 to 5 % (`benchmarks/step_forms.py`); for large verifiers it is lost in the step.
+graph, and the host pays; and the prompt touches most experts of a mixture. On the scaling data
+this term takes the error on the unseen highest loads of the smallest verifier from 17 to 5 %
+(`benchmarks/step_forms.py`); for large verifiers it is lost in the step.
 
 What a request meets, given the mean number in the system B = rate * L (Little's law), depends on
 how the others arrive: see `bayes_sd.physics.arrivals`.
