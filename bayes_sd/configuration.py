@@ -15,7 +15,7 @@ from bayes_sd.physics.arrivals import met_by_arrivals, met_variance
 from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.physics.latency import latency_elasticity, request_latency
 from bayes_sd.posterior import Cell, cell, steps_and_rates
-from bayes_sd.run_load import TTFT_TAIL_DOF
+from bayes_sd.run_load import MAX_LOG_ERROR, TTFT_TAIL_DOF
 from bayes_sd.scenario import Scenario
 
 
@@ -216,4 +216,5 @@ def misfit_of(
     finite = np.isfinite(batch)
     share = np.where(finite, configuration.elasticity(np.where(finite, batch, 1.0)), 1.0)
     inside = tail * (where.discrepancy_sd * whole + where.load_discrepancy_sd * share * of_load)
-    return np.asarray(np.exp(inside + where.extrapolation_sd * doublings * beyond))
+    log_factor = inside + where.extrapolation_sd * doublings * beyond
+    return np.asarray(np.exp(np.clip(log_factor, -MAX_LOG_ERROR, MAX_LOG_ERROR)))

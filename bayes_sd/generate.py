@@ -13,7 +13,7 @@ import xarray as xr
 from bayes_sd.generate_counts import generate_counts
 from bayes_sd.physics.effective_batch import solve_effective_batch
 from bayes_sd.run_law import RunLaw, draws_of_runs, flat_draws, run_law, steps_of_draws
-from bayes_sd.run_load import TTFT_TAIL_DOF
+from bayes_sd.run_load import MAX_LOG_ERROR, TTFT_TAIL_DOF
 from bayes_sd.ttft_graph import has_ttft
 from bayes_sd.validate import whole_number
 
@@ -118,7 +118,8 @@ def _noisy(law: RunLaw, noise: np.ndarray) -> Any:
     """Return latency as a function of the batch, with the boot and one draw of the noise."""
 
     def latency(batch: np.ndarray) -> np.ndarray:
-        return law.latency(batch) * np.exp(law.log_boot + law.scale(law.elasticity(batch)) * noise)
+        error = law.log_boot + law.scale(law.elasticity(batch)) * noise
+        return law.latency(batch) * np.exp(np.clip(error, -MAX_LOG_ERROR, MAX_LOG_ERROR))
 
     return latency
 

@@ -15,6 +15,8 @@ REQUEST = (
     "input_len_tokens",
     "output_len_tokens",
 )
+# The heavy tails of a fit to few runs reach factors that are no numbers; none is above 5e8.
+MAX_LOG_ERROR = 20.0
 TTFT_TAIL_DOF = 4.0  # a few runs queue, and the law of ttft does not know it
 
 

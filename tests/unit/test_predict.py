@@ -123,3 +123,12 @@ def test_what_cannot_be_predicted_is_said(tree, scenarios, error, words):
 def test_a_negative_seed_is_refused(tree):
     with pytest.raises(ArgumentError, match=r"random_seed must be a whole number of at least 0"):
         predict_latency(tree, OFF, random_seed=-1)
+
+
+def test_tails_without_bound_give_an_answer_and_no_error():
+    """A fit that knows next to nothing: errors of e^1000 either way, which are no numbers."""
+    ignorant = fake_fit(draws=50, discrepancy_sd=400.0)
+    for scenario in (OFF, OFF.with_(concurrency=4)):
+        draws = predict_latency(ignorant, scenario, kind="run")["e2e_s"].values
+        assert not np.isnan(draws).any()
+        assert (draws > 0).all()
