@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bayes_sd.fitting import fit
     from bayes_sd.frames import check_runs
     from bayes_sd.model import build_model
+    from bayes_sd.pair_comparison import PairComparison, compare_pairs
     from bayes_sd.plots.calibration import plot_calibration
     from bayes_sd.plots.draft_length import plot_draft_length
     from bayes_sd.plots.latency import plot_latency
@@ -34,7 +35,11 @@ if TYPE_CHECKING:
     from bayes_sd.predict import effective_batch, predict_latency, predict_quantiles
     from bayes_sd.prior import Prior
     from bayes_sd.priors import default_priors
+    from bayes_sd.readers.collect import read_report, read_runs
+    from bayes_sd.readers.report import ReadReport
     from bayes_sd.request_statistics import summarise_requests
+    from bayes_sd.run_value import NextRun, next_run
+    from bayes_sd.runs_needed import runs_until_sure
     from bayes_sd.sbc import run_sbc
     from bayes_sd.scenario import Scenario
     from bayes_sd.sensitivity import prior_sensitivity
@@ -80,6 +85,14 @@ _MODULE_OF = {
     "break_even_rate": "break_even",
     "BreakEven": "break_even",
     "predict_quantiles": "predict",
+    "compare_pairs": "pair_comparison",
+    "PairComparison": "pair_comparison",
+    "next_run": "run_value",
+    "NextRun": "run_value",
+    "runs_until_sure": "runs_needed",
+    "read_runs": "readers.collect",
+    "read_report": "readers.collect",
+    "ReadReport": "readers.report",
     "predict_acceptance_length": "acceptance_predict",
     "simulate_runs": "simulate",
     "simulated_capacity_rps": "simulate",
@@ -103,7 +116,10 @@ _MODULE_OF = {
 __all__ = [
     "BreakEven",
     "Decision",
+    "NextRun",
+    "PairComparison",
     "Prior",
+    "ReadReport",
     "Scenario",
     "SimulatedArm",
     "SimulatedDrafter",
@@ -118,6 +134,7 @@ __all__ = [
     "calibration_verdict",
     "check_runs",
     "choose_draft_length",
+    "compare_pairs",
     "default_priors",
     "diagnose",
     "draft_length_policy",
@@ -131,6 +148,7 @@ __all__ = [
     "load_h200_70b",
     "load_scaling_study",
     "load_vllm_cpu",
+    "next_run",
     "plot_calibration",
     "plot_draft_length",
     "plot_latency",
@@ -139,7 +157,10 @@ __all__ = [
     "predict_quantiles",
     "prior_predictive_latency",
     "prior_sensitivity",
+    "read_report",
+    "read_runs",
     "run_sbc",
+    "runs_until_sure",
     "save",
     "simulate_run",
     "simulate_runs",

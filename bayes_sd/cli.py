@@ -16,6 +16,7 @@ from bayes_sd.cli_ask import choose, predict
 from bayes_sd.cli_demo import demo
 from bayes_sd.cli_fit import check, fit
 from bayes_sd.cli_output import INTERRUPTED, fail
+from bayes_sd.cli_read import read
 from bayes_sd.exceptions import BayesSdError
 
 # The base of all errors in how a command was written; typer does not export it by name.
@@ -33,7 +34,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, fit, check, predict, choose):
+for command in (demo, read, fit, check, predict, choose):
     app.command()(command)
 
 

@@ -1,7 +1,10 @@
 """The content of one file, whatever it is packed in: text, lines, parsed JSON."""
 
+import codecs
 import gzip
+import io
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from functools import cached_property
@@ -16,9 +19,54 @@ from bayes_sd.exceptions import FormatError
 HEAD_BYTES = 1 << 18
 MAX_WHOLE_BYTES = 256 << 20  # parsed at once, which takes several times as much memory
 MAX_LINE_BYTES = 64 << 20
-PACKED = {".gz": gzip.open, ".zst": zstandard.open}
+ZSTD_BYTES = 1 << 10  # unpacked in one go, to at most some ten thousand times as much
 CANNOT_READ = (OSError, EOFError, zlib.error, zstandard.ZstdError)
-JSON_STARTS = ("{", "[")
+UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# A log may start with a date in brackets; a list of results starts with an object.
+JSON_START = re.compile(r"\s*(\{|\[\s*[\[{\]])")
+
+
+class _ZstdFile(io.RawIOBase):
+    """A Zstandard file, whose end must be there: `zstandard.open` takes half a file for a whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._unpacker = zstandard.ZstdDecompressor().decompressobj()
+        self._packed = b""
+        self._unpacked = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Tell that the file can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer; return how much, 0 at the end of the file."""
+        while not self._unpacked:
+            self._packed = self._packed or self._file.read(ZSTD_BYTES)
+            if not self._packed and not self._unpacker.eof:
+                raise EOFError("its end is missing")
+            if not self._packed:
+                return 0
+            if self._unpacker.eof:  # another frame follows
+                self._unpacker = zstandard.ZstdDecompressor().decompressobj()
+            self._unpacked = memoryview(self._unpacker.decompress(self._packed))
+            self._packed = self._unpacker.unused_data
+        size = min(len(buffer), len(self._unpacked))
+        buffer[:size] = self._unpacked[:size]
+        self._unpacked = self._unpacked[size:]
+        return size
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+        super().close()
+
+
+def _open_zstd(path: Path, mode: str) -> IO[bytes]:
+    return io.BufferedReader(_ZstdFile(path), 1 << 17)
+
+
+PACKED = {".gz": gzip.open, ".zst": _open_zstd}
 
 
 class Content:
@@ -46,6 +94,7 @@ class Content:
             raise FormatError(f"{path} is empty. Leave it out, or run its benchmark again.")
         self.is_binary = raw[:4] == b"PAR1"  # a Parquet table
         self.head_is_all = len(raw) < HEAD_BYTES
+        self._is_utf16 = raw[:2] in UTF16_MARKS
         self.head = "" if self.is_binary else self._text(raw, cut=not self.head_is_all)
 
     @property
@@ -56,7 +105,7 @@ class Content:
     @cached_property
     def is_json(self) -> bool:
         """Whether the file starts as one JSON document does."""
-        return self.head.lstrip().startswith(JSON_STARTS) and not self.is_lines
+        return bool(JSON_START.match(self.head)) and not self.is_lines
 
     @cached_property
     def is_lines(self) -> bool:
@@ -94,7 +143,7 @@ class Content:
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield number (from 1) and bytes of each line that is not blank, as they are read."""
         try:
-            with self._open() as file:
+            with self._open() if not self._is_utf16 else self._as_utf8() as file:
                 number = 0
                 while line := file.readline(MAX_LINE_BYTES + 1):
                     number += 1
@@ -126,7 +175,15 @@ class Content:
             for number, entry in enumerate(whole, 1):
                 yield f"entry {number}", entry
             return
-        for number, line in self.lines():
+        lines = self.lines()
+        while True:
+            try:
+                number, line = next(lines)
+            except StopIteration:
+                return
+            except FormatError as error:  # the rest of the file cannot be had
+                yield "", error
+                return
             place = f"line {number}"
             try:
                 yield place, parse_json(line, place)
@@ -134,12 +191,21 @@ class Content:
                 yield place, error
 
     def _first_line_is_a_document(self) -> bool:
-        for found, (_, line) in enumerate(self.lines()):
-            if found:
-                return True
-            if not line.rstrip().endswith(b"}"):
+        try:
+            with self._open() if not self._is_utf16 else self._as_utf8() as file:
+                while (first := file.readline(MAX_LINE_BYTES + 1)) and not first.strip():
+                    pass
+                if not (first.endswith(b"\n") and first.rstrip().endswith(b"}")):
+                    return False  # a document of several lines, or one that fills the file
+                while rest := file.readline(HEAD_BYTES):
+                    if rest.strip():
+                        return True
                 return False
-        return False
+        except CANNOT_READ as error:
+            raise self._broken(error) from error
+
+    def _as_utf8(self) -> IO[bytes]:
+        return io.BytesIO(self.text().encode())
 
     def _open(self) -> IO[bytes]:
         opener: Any = PACKED.get(self.path.suffix, open)
@@ -164,12 +230,12 @@ class Content:
         return FormatError(f"{self.path} cannot be read: {reason}. Copy or pack it again.")
 
     def _text(self, raw: bytes, *, cut: bool = False) -> str:
-        encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-        try:
-            return raw.decode(encoding)
-        except UnicodeDecodeError as error:
-            if cut and error.start >= len(raw) - 4:
-                return raw[: error.start].decode(encoding)
+        encoding = "utf-16" if raw[:2] in UTF16_MARKS else "utf-8-sig"
+        decoder = codecs.getincrementaldecoder(encoding)()
+        try:  # a text that was cut may end within a character
+            return decoder.decode(raw, final=not cut)
+        except UnicodeDecodeError:
+            pass
         raise FormatError(
             f"{self.path} is no text in UTF-8 (or UTF-16 with its mark). Save it as UTF-8; a "
             "packed file must end in .gz or .zst."
@@ -203,7 +269,7 @@ def parse_json(raw: bytes, place: str) -> Any:
     except orjson.JSONDecodeError as error:
         strict = str(error)
     try:
-        if b"NaN" in raw or b"Infinity" in raw or raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        if b"NaN" in raw or b"Infinity" in raw or raw[:2] in UTF16_MARKS:
             return json.loads(raw)
     except RecursionError:
         strict = "it is nested too deeply"

@@ -164,11 +164,13 @@ class Fields:
         return math.nan
 
     def text(self, *names: str) -> str:
-        """Return the first of some texts that is there, on one line; empty if none is."""
+        """Return the first of some texts that is there, as one printable line; empty if none is."""
         for name in names:
             value = self.values.get(name)
-            if isinstance(value, str) and value.strip():
-                return " ".join(value.split())
+            if isinstance(value, str):
+                words = "".join(c if c.isprintable() else " " for c in value).split()
+                if words:
+                    return " ".join(words)
         return ""
 
     def items(self, name: str) -> list[Any]:

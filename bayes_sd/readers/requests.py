@@ -18,6 +18,7 @@ POISSON_VARIATION = (0.7, 1.4)  # coefficients of variation that pass for a Pois
 CONSTANT_VARIATION = 0.2
 GAP_CORRELATION = 0.3
 DISAGREEMENT = 0.01
+MAX_TOKENS = 1e9
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class GapStatistics:
     num_gaps: int
 
 
+@np.errstate(all="ignore")  # times that cannot be, such as 1e308
 def gap_statistics(start_s: Any) -> GapStatistics:
     """Measure an arrival process from the times at which requests were sent.
 
@@ -57,7 +59,7 @@ def gap_statistics(start_s: Any) -> GapStatistics:
     """
     gaps = np.diff(np.sort(np.asarray(start_s, dtype=float)))
     total = float(gaps.sum()) if len(gaps) else 0.0
-    if total <= 0:
+    if not 0 < total < math.inf:
         return GapStatistics(math.nan, math.nan, math.nan, len(gaps))
     variation = float(gaps.std() / gaps.mean())
     lag1 = math.nan
@@ -132,6 +134,7 @@ def measured_arrivals(found: GapStatistics, arrivals: str) -> str:
     return arrivals
 
 
+@np.errstate(all="ignore")
 def requests_table(place: str = "", **columns: Any) -> tuple[pd.DataFrame | None, list[str]]:
     """Return a table of finished requests, and notes on those that were left out.
 
@@ -163,7 +166,8 @@ def requests_table(place: str = "", **columns: Any) -> tuple[pd.DataFrame | None
         return None, notes
     frame = pd.DataFrame(kept)
     failed = columns.get("failed")
-    failed = np.zeros(len(frame), dtype=bool) if failed is None else np.asarray(failed, dtype=bool)
+    known = failed is not None and len(failed) == len(frame)
+    failed = np.asarray(failed, dtype=bool) if known else np.zeros(len(frame), dtype=bool)
     bad = ~np.isfinite(frame["start_s"]) | ~np.isfinite(frame["e2e_s"]) | (frame["e2e_s"] <= 0)
     if "ttft_s" in frame:
         bad |= frame["ttft_s"].lt(0) | frame["ttft_s"].gt(frame["e2e_s"] * (1 + 1e-6))
@@ -180,16 +184,22 @@ def requests_table(place: str = "", **columns: Any) -> tuple[pd.DataFrame | None
     return frame[~(failed | bad)].reset_index(drop=True), notes
 
 
+@np.errstate(all="ignore")
 def cells_of_requests(requests: pd.DataFrame) -> Cells:
     """Reduce the table of a run's requests to cells of the run; empty below two requests.
 
     Returns
     -------
     dict
-        As `RequestSummary.row`, without what is not known.
+        As `RequestSummary.row`, without what is not known. Lengths of which one cannot be are not
+        used.
     """
+    usable = requests.dropna(axis="columns")
+    for name, least in (("input_len_tokens", 0), ("output_len_tokens", 1)):
+        if name in usable and not usable[name].between(least, MAX_TOKENS).all():
+            usable = usable.drop(columns=name)  # an answer without a token has a latency too
     try:
-        row = summarise_requests(requests.dropna(axis="columns")).row
+        row = summarise_requests(usable).row
     except BayesSdError:
         return {}
     return {name: value for name, value in row.items() if not is_blank(value)}
@@ -200,7 +210,7 @@ def disagreements(printed: Cells, computed: Cells, place: str) -> list[str]:
     where = f"{place}: " if place else ""
     notes = []
     for name, value in printed.items():
-        other = computed.get(name)
+        other = computed.get(name, math.nan)
         if not name.startswith(("mean_", "p50_")) or not name.endswith("_s") or is_blank(other):
             continue
         if isinstance(value, float) and value > 0 and abs(other / value - 1) > DISAGREEMENT:

@@ -28,20 +28,22 @@ from bayes_sd.readers.requests import (
     requests_table,
 )
 
-KINDS = {"e2e": ("e2el",), "ttft": ("ttft",), "tpot": ("tpot",), "itl": ("itl",)}
+KINDS = {"e2e": "e2el", "ttft": "ttft", "tpot": "tpot", "itl": "itl"}
 STATISTICS = {"mean": ("mean",), "p50": ("p50", "median"), "p90": ("p90",), "p95": ("p95",)}
 STATISTICS |= {"p99": ("p99",)}
 MARKS = ("request_throughput", "output_throughput", "total_input_tokens", "completed", "duration")
-# Keys that came with, or after, the counters of speculative decoding: a file that has one of them
-# and no counters is of a server that did not draft.
-RECENT = ("max_concurrent_requests", "max_output_tokens_per_s", "rtfx")
+# Keys that came after the counters of speculative decoding (vLLM pull requests 31739 and 32300 of
+# January 2026): a file that has one of them and no counters is of a server that did not draft. The
+# peaks (``max_concurrent_requests``) are older than the counters and say nothing of them.
+RECENT = ("rtfx", "latencies", "queue_times")
+NOT_OURS = ("accept_length", "concurrency", "mean_e2e_latency_ms")  # of SGLang's tool
 
 
 def recognises(sample: Any) -> bool:
     """Tell whether a parsed object is such a result."""
-    if isinstance(sample, list):
-        return bool(sample) and recognises(sample[0])
-    if not isinstance(sample, dict) or "accept_length" in sample or "concurrency" in sample:
+    if isinstance(sample, list) and sample:
+        sample = sample[0]
+    if not isinstance(sample, dict) or any(name in sample for name in NOT_OURS):
         return False
     return all(name in sample for name in MARKS) and any(k.endswith("_ms") for k in sample)
 
@@ -108,11 +110,11 @@ def _day(date: str) -> str:
 
 
 def _latencies(fields: Fields) -> Cells:
+    """Return what was measured; the tool writes 0 where it was not, as without streaming."""
     return {
-        f"{statistic}_{kind}_s": fields.number(
-            *(f"{word}_{name}_ms" for word in words for name in names), scale=1e-3
-        )
-        for kind, names in KINDS.items()
+        f"{statistic}_{kind}_s": fields.number(*(f"{w}_{name}_ms" for w in words), scale=1e-3)
+        or math.nan
+        for kind, name in KINDS.items()
         for statistic, words in STATISTICS.items()
     }
 
@@ -125,12 +127,15 @@ def _acceptance(fields: Fields, reading: Reading) -> Cells:
     if math.isnan(drafts) and math.isnan(rate):
         if any(name in fields.values for name in RECENT):
             reading.note(
-                "the file has no counters of drafts, though its tool writes them where a server "
-                "drafts: taken for a server without speculation (method none)."
+                "the file has no counters of drafts, though its tool writes them where a vLLM "
+                "server drafts: taken for a server without speculation (method none). Give method "
+                "and num_speculative_tokens if it was another engine, or behind a proxy."
             )
             return {"method": "none", "num_speculative_tokens": 0}
         return {}
     positions = fields.numbers("spec_decode_per_position_acceptance_rates")
+    if positions is not None and not ((positions >= 0) & (positions <= 1)).all():
+        raise fields.wrong("spec_decode_per_position_acceptance_rates", "fractions from 0 to 1")
     cells: Cells = {
         "num_drafts": drafts,
         "num_draft_tokens": drafted,
@@ -140,9 +145,11 @@ def _acceptance(fields: Fields, reading: Reading) -> Cells:
     }
     if positions is not None:
         cells["num_speculative_tokens"] = len(positions)
-        if drafts > 0:
-            counts = np.rint(positions * drafts)
+        counts = np.rint(positions * drafts)
+        if drafts > 0 and counts.sum() == cells["num_accepted_tokens"]:
             cells["accepted_per_position"] = ";".join(f"{n:.0f}" for n in counts)
+        elif drafts > 0:  # rates of too few digits for counts
+            cells["acceptance_per_position"] = ";".join(f"{p:.12g}" for p in positions)
         if math.isfinite(drafted) and drafts > 0 and drafted < 0.999 * drafts * len(positions):
             cells["num_draft_steps"] = drafted / drafts
             reading.note(
@@ -150,7 +157,7 @@ def _acceptance(fields: Fields, reading: Reading) -> Cells:
                 "num_draft_steps is set to the mean."
             )
     elif drafts > 0 and math.isfinite(drafted):
-        cells["num_speculative_tokens"] = math.ceil(drafted / drafts - 1e-3)
+        cells["num_speculative_tokens"] = float(math.ceil(drafted / drafts - 1e-3))
     return cells
 
 
@@ -166,7 +173,7 @@ def _requests(fields: Fields, reading: Reading) -> pd.DataFrame | None:
             return None
         try:
             e2e = ttft + np.array([math.fsum(g) for g in gaps])
-        except (TypeError, OverflowError):
+        except (TypeError, ValueError, OverflowError):
             raise fields.wrong("itls", "a list of lists of numbers") from None
     errors = fields.items("errors")
     failed = [bool(e) for e in errors] if len(errors) == len(ttft) else None
@@ -187,7 +194,9 @@ def _requests(fields: Fields, reading: Reading) -> pd.DataFrame | None:
 def _load(fields: Fields, run: Cells, gaps: Any, reading: Reading) -> Cells:
     """Return how the run was loaded: open at a rate, closed at a cap, or all at once."""
     asked = fields.any_number("request_rate")
-    cap = fields.count("max_concurrency")
+    cap = fields.count("max_concurrency") or math.nan  # 0 is none to the tool
+    sent = fields.count("num_prompts")
+    sent = sent if sent >= run["num_requests"] else run["num_requests"]
     if fields.text("ramp_up_strategy"):
         raise FormatError(
             f"{fields.at('ramp_up_strategy')} must be absent. Got "
@@ -202,22 +211,23 @@ def _load(fields: Fields, run: Cells, gaps: Any, reading: Reading) -> Cells:
             "arrivals": "closed",
         }
     if math.isinf(asked):
-        if run["num_requests"] <= cap:
+        if sent <= cap:
             reading.note(
-                f"{run['num_requests']:.0f} requests at most {cap:.0f} at a time were all sent at "
-                "once: a burst, not a steady load (is_throughput_test)."
+                f"{sent:.0f} requests at most {cap:.0f} at a time were all sent at once: a burst, "
+                "not a steady load (is_throughput_test)."
             )
         return {
             "load_kind": "closed",
             "arrivals": "closed",
             "concurrency": cap,
-            "is_throughput_test": run["num_requests"] <= cap,
+            "is_throughput_test": bool(sent <= cap),
         }
     if math.isnan(asked):
-        raise FormatError(
-            f"{fields.at('request_rate')} is missing, so the load is not known. Give "
+        reading.note(
+            "request_rate is missing, so the load is not known. Give load_kind='open' and "
             "request_rate_rps, or load_kind='closed' and concurrency, as side information."
         )
+        return {"client_cap": cap}
     arrivals = _asked_arrivals(fields, reading)
     rate = asked
     if gaps is not None and math.isfinite(gaps.rate_rps):
@@ -227,8 +237,9 @@ def _load(fields: Fields, run: Cells, gaps: Any, reading: Reading) -> Cells:
         arrivals = measured_arrivals(gaps, arrivals)
     else:
         reading.note(
-            "request_rate_rps is the rate asked for: the tool stretches its gaps so that they add "
-            "up to requests / rate, and completed / duration contains the drain at the end."
+            "request_rate_rps is the rate asked for, as the file lists no send times: recent tools "
+            "stretch their gaps so that they add up to requests / rate, the rate of older ones "
+            "scatters by about 1 / sqrt(requests). completed / duration contains the drain."
         )
         _check_drain(fields, run, asked, reading)
     return {
@@ -242,10 +253,10 @@ def _load(fields: Fields, run: Cells, gaps: Any, reading: Reading) -> Cells:
 
 def _asked_arrivals(fields: Fields, reading: Reading) -> str:
     """Name the arrivals by the shape of their gamma-distributed gaps: 1 is a Poisson process."""
-    shape = fields.number("burstiness")
+    shape = fields.any_number("burstiness")
     if math.isnan(shape):
         return "poisson"
-    if shape == 0:
+    if shape <= 0:
         raise fields.wrong("burstiness", "above 0")
     variation = shape**-0.5
     if variation < CONSTANT_VARIATION:
@@ -269,7 +280,7 @@ def _check_drain(fields: Fields, run: Cells, asked: float, reading: Reading) -> 
     if without_drain < 0.8 * asked:
         where = f"{fields.place}: " if fields.place else ""
         reading.note(
-            f"{where}{run['num_requests']:.0f} requests in {run['_duration_s']:.3g} s, of which the "
-            f"last one took about {latency:.3g} s, make {without_drain:.3g} per second, not the "
+            f"{where}{run['num_requests']:.0f} requests in {run['_duration_s']:.3g} s, of which "
+            f"the last took about {latency:.3g} s, make {without_drain:.3g} per second, not the "
             f"{asked:.3g} asked for: the client or the server fell behind."
         )

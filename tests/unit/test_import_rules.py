@@ -85,6 +85,9 @@ decision          | pandas                        |
 decide            | ARRAYS                        | LOW physics.* scenario predict decision
 + configuration
 policy            | ARRAYS                        | LOW physics.* scenario predict decide
+pair_comparison   | ARRAYS                        | LOW scenario predict decide
+run_value         | ARRAYS                        | LOW scenario predict decide
+runs_needed       | numpy xarray                  | LOW scenario decide run_value
 break_even        | ARRAYS                        | LOW physics.* scenario support predict decide
 + configuration
 curves            | ARRAYS                        | LOW scenario support predict decide
@@ -106,7 +109,7 @@ sbc               | ARRAYS GRAPH nutpie rich arviz | LOW data priors model start
 + run_law sbc_quantities sbc_mistakes
 measured_acceptance | numpy xarray                | LOW physics.* acceptance_levels
 baselines         | ARRAYS scipy                  | LOW physics.* measured_acceptance
-readers.*         | numpy pandas                  | LOW frames
+readers.*         | numpy pandas orjson zstandard pyarrow rich | LOW frames request_statistics
 plots.*           | ARRAYS matplotlib arviz_plots | LOW
 report            | ARRAYS rich                   | LOW MIDDLE plots.*
 render            | ARRAYS rich                   | LOW convergence decision policy break_even
@@ -123,7 +126,7 @@ SETS = {
     "MIDDLE": (
         "frames data priors model convergence storage fitting check scenario posterior predict "
         "summary shares decision decide policy break_even curves sensitivity prior "
-        "acceptance_predict sbc "
+        "acceptance_predict sbc pair_comparison run_value runs_needed "
         "uniformity request_statistics simulate simulate_*"
     ).split(),
     "SHOWN": ["datasets", "plots.*", "report", "render"],

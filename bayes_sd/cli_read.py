@@ -1,0 +1,115 @@
+"""Command that turns files of benchmark tools into one table: ``read``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bayes_sd.cli_options import Json
+from bayes_sd.cli_output import MISTAKE, fail, show, tell, write_json
+from bayes_sd.exceptions import ArgumentError
+
+if TYPE_CHECKING:
+    from bayes_sd.readers.report import ReadReport
+
+
+def read(
+    paths: Annotated[
+        list[str],
+        typer.Argument(help="Files, folders, or patterns in quotes.", metavar="PATH..."),
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Table to write: .csv, .csv.gz, .parquet.")
+    ] = None,
+    format: Annotated[
+        str, typer.Option(help="Format of the files; decided by the content if not given.")
+    ] = "auto",
+    side: Annotated[
+        Path | None, typer.Option(help="TOML file of what the files do not tell.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A column for all runs. Repeatable.", metavar="NAME=VALUE"),
+    ] = None,
+    requests: Annotated[
+        Path | None, typer.Option(help="Parquet file to write the single requests to.")
+    ] = None,
+    as_json: Json = False,
+    progressbar: Annotated[bool, typer.Option(help="Show progress.")] = True,
+) -> None:
+    """Read benchmark results of vLLM, GuideLLM, SGLang, AIPerf, InferenceX and metrics pages."""
+    from bayes_sd.readers import read_report
+    from bayes_sd.readers.tables import check_output, write_requests, write_runs
+
+    for path in (output, requests):
+        if path is not None:
+            check_output(path)
+    report = read_report(
+        paths,
+        format,
+        side_information=side,
+        keep_requests=requests is not None,
+        progressbar=progressbar and not as_json,
+        **parse_columns(set_ or []),
+    )
+    if len(report.runs):
+        if output is not None:
+            write_runs(report.runs, output)
+        if requests is not None:
+            write_requests(report, requests)
+    if as_json:
+        from bayes_sd.cli_output import records
+
+        rows = records(report.runs.reset_index(drop=True)) if output is None else None
+        document = report.document() | {"output": None if output is None else str(output)}
+        write_json(document | ({} if rows is None else {"runs": rows}))
+    else:
+        _show(report, output, requests)
+    if not len(report.runs):
+        raise typer.Exit(
+            MISTAKE if as_json else fail("no run could be read; the reasons are above.")
+        )
+
+
+def parse_columns(settings: list[str]) -> dict[str, Any]:
+    """Read settings of columns.
+
+    Examples
+    --------
+    >>> parse_columns(["num_speculative_tokens=3", "hardware=H200"])
+    {'num_speculative_tokens': '3', 'hardware': 'H200'}
+    """
+    columns = {}
+    for setting in settings:
+        name, found, value = setting.partition("=")
+        if not found or not name.strip():
+            raise ArgumentError(
+                f"--set must be NAME=VALUE, such as num_speculative_tokens=3. Got {setting!r} "
+                "instead."
+            )
+        columns[name.strip()] = value.strip()
+    return columns
+
+
+def _show(report: "ReadReport", output: Path | None, requests: Path | None) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    shown = Table("file", "taken for", "runs", title="Files read", title_justify="left")
+    for entry in report.files:
+        what = f"{entry.meaning} ({entry.format})" if entry.format else "not read"
+        if entry.joined_to:
+            what += f", joined to {entry.joined_to}"
+        count = "" if entry.joined_to else str(entry.num_runs)
+        shown.add_row(escape(" ".join(str(entry.path).split())), escape(what), count)
+    show(shown)
+    for title, lines in (("Left out", report.left_out()), ("Assumed", report.assumed())):
+        if lines:
+            tell(f"\n{title}:")
+            for line in lines:
+                tell(f"- {line}")
+    where = f", written to {output}" if output is not None else "; write them with -o runs.csv"
+    tell(f"\n{len(report.runs)} runs{where if len(report.runs) else ''}")
+    if requests is not None and report.requests:
+        number = sum(len(frame) for frame in report.requests.values())
+        tell(f"{number} requests of {len(report.requests)} runs, written to {requests}")

@@ -1,0 +1,83 @@
+"""Write tables of runs and of requests to files."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from bayes_sd.exceptions import ArgumentError, FormatError
+
+if TYPE_CHECKING:
+    from bayes_sd.readers.report import ReadReport
+
+ENDINGS = (".csv", ".csv.gz", ".parquet")
+
+
+def check_output(path: Path) -> None:
+    """Refuse a file that cannot be written, before anything is read.
+
+    Raises
+    ------
+    ArgumentError
+        If its name has another ending than those that can be written.
+    FormatError
+        If its folder does not exist or cannot be written to.
+    """
+    if not path.name.lower().endswith(ENDINGS):
+        raise ArgumentError(
+            f"{path} must end in {', '.join(ENDINGS)}: the ending says what to write."
+        )
+    if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise FormatError(
+            f"{path} cannot be written: its folder must exist and be writable. Make it first."
+        )
+
+
+def write_runs(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table of runs; an existing file is replaced only when the new one is whole."""
+    check_output(path)
+    part = path.with_name(path.name + ".part")
+    try:
+        if path.suffix.lower() == ".parquet":
+            frame.to_parquet(part, index=False)
+        else:
+            packed = "gzip" if path.name.lower().endswith(".gz") else None
+            frame.to_csv(part, index=False, compression=packed)
+        part.replace(path)
+    except OSError as error:
+        raise FormatError(f"{path} cannot be written: {error}.") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_requests(report: "ReadReport", path: Path) -> None:
+    """Write the requests of all runs to one Parquet file, run by run, with their ``run_id``.
+
+    Parameters
+    ----------
+    report : ReadReport
+        Of `read_report` with ``keep_requests=True``.
+    path : Path
+        File to write; times are seconds, lengths tokens.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from bayes_sd.readers.requests import REQUEST_COLUMNS
+
+    if path.suffix.lower() != ".parquet":
+        raise ArgumentError(f"{path} must end in .parquet: requests are written as Parquet.")
+    kinds = [("run_id", pa.string()), *((name, pa.float64()) for name in REQUEST_COLUMNS)]
+    schema = pa.schema(kinds)
+    part = path.with_name(path.name + ".part")
+    try:
+        with pq.ParquetWriter(part, schema) as writer:
+            for run_id, frame in report.requests.items():
+                columns = frame.reindex(columns=list(REQUEST_COLUMNS)).assign(run_id=run_id)
+                writer.write_table(pa.Table.from_pandas(columns, schema, preserve_index=False))
+        part.replace(path)
+    except OSError as error:
+        raise FormatError(f"{path} cannot be written: {error}.") from error
+    finally:
+        part.unlink(missing_ok=True)
