@@ -38,12 +38,13 @@ def read(
     progressbar: Annotated[bool, typer.Option(help="Show progress.")] = True,
 ) -> None:
     """Read benchmark results of vLLM, GuideLLM, SGLang, AIPerf, InferenceX and metrics pages."""
-    from bayes_sd.readers import read_report
+    from bayes_sd.readers.collect import read_report
     from bayes_sd.readers.tables import check_output, write_requests, write_runs
 
-    for path in (output, requests):
-        if path is not None:
-            check_output(path)
+    if output is not None:
+        check_output(output)
+    if requests is not None:
+        check_output(requests, (".parquet",))
     report = read_report(
         paths,
         format,

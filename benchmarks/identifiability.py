@@ -1,4 +1,4 @@
-"""What latency tells apart: a drafter's cost of a draft, and the verifier's of one more draft.
+"""Whether latency tells a drafter's cost of a draft from the verifier's cost of checking it.
 
     python benchmarks/identifiability.py           # five simulated cases, three measured ones
     python benchmarks/identifiability.py --quick   # the last case of each study; writes nothing
@@ -6,7 +6,7 @@
 A step of n requests with k drafts pays n k (drafting + verifying): runs of one pair tell the sum,
 and the prior divides it. Does the posterior say so, and what do draft lengths, runs and pairs add?
 Here are the correlation of the logs of both costs, and how wide they, their sum and their ratio
-are. Drafting is a cost of each pair, verifying one of the verifier, the same for all its pairs.
+are. Drafting is a cost of a pair, verifying one of the verifier and the same for all its pairs.
 
 Truth is known where runs come from `bayes_sd.simulate`. Its server adds the time to compute tokens
 to that of reading weights (``roofline_sharpness`` of 1): a step is linear in its tokens, and one
@@ -18,33 +18,20 @@ import argparse
 import logging
 import time
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
+from matplotlib.figure import Figure
 
-from bayes_sd.convergence import diagnose
-from bayes_sd.data import to_dataset
-from bayes_sd.datasets import load_vllm_cpu
+import bayes_sd as bs
 from bayes_sd.fitting import compile_model, sample
-from bayes_sd.model import build_model
-from bayes_sd.posterior import flat_draws
-from bayes_sd.priors import default_priors
-from bayes_sd.simulate import simulate_runs, simulated_capacity_rps
-from bayes_sd.simulate_arm import SimulatedArm
-from bayes_sd.simulate_load import SimulatedLoad
-from bayes_sd.simulate_settings import SimulatedDrafter, SimulatedServer
 from bayes_sd.start import starting_point
 from benchmarks.folds import RESULTS, markdown, stamp, write_results
 
-type Draws = dict[str, NDArray[np.float64]]
-
-SERVER = SimulatedServer(
+SERVER = bs.SimulatedServer(
     weights_s=8e-3,
     compute_per_token_s=2e-5,
     step_fixed_s=1e-3,
@@ -56,10 +43,10 @@ SERVER = SimulatedServer(
     step_noise_cv=0.05,
     verifier_params_b=8.0,
 )
-# Size (1e9 parameters), acceptance, s per pass, s per request and pass: no exact law of size.
+# 1e9 parameters, acceptance, s per pass, s per request and pass: they follow no exact law of size.
 SIZES = ((0.1, 0.6, 5e-4, 6e-6), (0.5, 0.7, 1e-3, 2e-5), (2.0, 0.8, 2e-3, 6e-5))
-DRAFTERS = tuple(
-    SimulatedDrafter(
+DRAFTERS = {
+    f"drafter-{size:g}b": bs.SimulatedDrafter(
         drafter=f"drafter-{size:g}b",
         drafter_params_b=size,
         acceptance=acceptance,
@@ -68,39 +55,27 @@ DRAFTERS = tuple(
         per_request_s=per_request,
     )
     for size, acceptance, fixed, per_request in SIZES
-)
-BOOT, BOOT_SD = "simulated, boot ", 0.01
-LENGTHS = ((1024, 128), (256, 256))
-FULL, SHARES = 10, (0.15, 0.3, 0.45, 0.6, 0.8, 1.0)  # of what is completed with so many in flight
-# Server starts by draft length; those without drafts are of no pair.
-STARTS = {
-    "one pair": (DRAFTERS[1:2], {0: 2, 1: 6, 3: 8, 5: 6}),
-    "three pairs": (DRAFTERS, {0: 2, 1: 2, 3: 2, 5: 2}),
 }
-
-
-class Case(NamedTuple):
-    """Runs to learn from: of a study, some drafters, and the first starts of a draft length."""
-
-    study: str
-    drafters: tuple[str, ...]
-    starts: dict[int, int]
-
-
-ALL = tuple(drafter.drafter for drafter in DRAFTERS)
-CPU = ("drafter-a60", "drafter-a85")
-CASES = {
-    "one pair, k = 3": Case("one pair", ALL[1:2], {3: 8}),
-    "one pair, k = 0, 3": Case("one pair", ALL[1:2], {0: 2, 3: 6}),
-    "one pair, k = 0, 1, 3, 5": Case("one pair", ALL[1:2], {0: 2, 1: 2, 3: 2, 5: 2}),
-    "one pair, 3 x drafting runs": Case("one pair", ALL[1:2], {0: 2, 1: 6, 3: 6, 5: 6}),
-    "three pairs, k = 0, 1, 3, 5": Case("three pairs", ALL, {0: 2, 1: 2, 3: 2, 5: 2}),
-    "measured, drafter-a60": Case("measured", CPU[:1], {}),
-    "measured, drafter-a85": Case("measured", CPU[1:], {}),
-    "measured, both": Case("measured", CPU, {}),
+BOOT, BOOT_SD, REQUESTS, LENGTHS = "simulated, boot ", 0.01, 400, ((1024, 128), (256, 256))
+FULL, SHARES = 10, (0.15, 0.3, 0.45, 0.6, 0.8, 1.0)  # of what is completed with so many in flight
+PARTS = ("drafting", "verifying", "sum", "ratio")
+COSTS = ("draft_per_request_s", "verify_growth_per_draft", "verify_per_request_s")
+DRAWS, QUICK = ({"draws": n, "tune": t, "chains": 4} for n, t in ((2500, 1000), (50, 100)))
+ALIKE = 1.15  # widths within this factor of each other
+THREE, ONE, CPU = tuple(DRAFTERS), ("drafter-0.5b",), ("drafter-a60", "drafter-a85")
+# By name: study, drafters, and how many server starts of a draft length to learn from.
+CASES: dict[str, tuple[str, tuple[str, ...], dict[int, int]]] = {
+    "one pair, k = 3": ("one pair", ONE, {3: 8}),
+    "one pair, k = 0, 3": ("one pair", ONE, {0: 2, 3: 6}),
+    "one pair, k = 0, 1, 3, 5": ("one pair", ONE, {0: 2, 1: 2, 3: 2, 5: 2}),
+    "one pair, 3 x drafting runs": ("one pair", ONE, {0: 2, 1: 6, 3: 6, 5: 6}),
+    "three pairs, k = 0, 1, 3, 5": ("three pairs", THREE, {0: 2, 1: 2, 3: 2, 5: 2}),
+    "measured, drafter-a60": ("measured", CPU[:1], {}),
+    "measured, drafter-a85": ("measured", CPU[1:], {}),
+    "measured, both": ("measured", CPU, {}),
 }
 NAMES = tuple(CASES)
-# Before, after, and what differs.
+# Cases before and after, and what differs.
 STEPS = (
     (0, 1, "a quarter of the runs at k = 0 instead of 3"),
     (1, 2, "two thirds of the drafting runs at k = 1 and 5 instead of 3"),
@@ -111,101 +86,215 @@ STEPS = (
 )
 
 
-def simulated(drafters: tuple[SimulatedDrafter, ...], starts: dict[int, int]) -> pd.DataFrame:
-    """Simulate server starts at rising loads, two pairs of lengths taking turns."""
-    tables = []
-    pairs = [(drafter, k) for k in starts for drafter in (drafters if k else (None,))]
-    for drafter, k in pairs:
-        arm = SimulatedArm(server=SERVER, drafter=drafter, num_speculative_tokens=k)
-        small = replace(arm, server=replace(SERVER, max_num_seqs=FULL))
-        base = SimulatedLoad(request_rate_rps=1.0, num_requests=400, warmup_requests=400)
-        for boot in range(starts[k]):
-            loads = []
-            for i, share in enumerate(SHARES):
-                prompt, answer = LENGTHS[(i + boot) % 2]
-                load = replace(base, input_len_tokens=prompt, output_len_tokens=answer)
-                rate = share * simulated_capacity_rps(small, load)
-                loads.append(replace(load, request_rate_rps=rate))
-            names = {"source_id": f"{BOOT}{boot}", "boot_sd": BOOT_SD}
-            seed = int.from_bytes(f"{arm.label} {boot}".encode(), "little")
-            tables.append(simulate_runs([arm], loads, **names, random_seed=seed))
-    return pd.concat(tables, ignore_index=True)
-
-
 def runs_of(study: str) -> pd.DataFrame:
-    """Return the runs of a study: simulated, or the dense ones measured on a CPU."""
-    if study in STARTS:
-        return simulated(*STARTS[study])
-    frame = load_vllm_cpu("dense")
-    used = ~frame["is_throughput_test"] & frame["num_speculative_tokens_schedule"].isna()
-    return frame[used].reset_index(drop=True)
-
-
-def weights(case: Case, frame: pd.DataFrame) -> NDArray[np.float64]:
-    """Return 1 for the runs to learn from."""
-    k = frame["num_speculative_tokens"]
-    used = frame["drafter"].isin(case.drafters) | (k == 0)
-    if case.starts:
-        boot = frame["source_id"].str.removeprefix(BOOT).astype(int)
-        used &= boot < k.map(case.starts).fillna(0)
-    return used.to_numpy(dtype=float)
+    """Return the runs of a study: simulated starts at rising loads, or dense ones on a CPU."""
+    if study == "measured":
+        frame = bs.load_vllm_cpu("dense")
+        used = ~frame["is_throughput_test"] & frame["num_speculative_tokens_schedule"].isna()
+        return frame[used].reset_index(drop=True)
+    cases = [case[1:] for case in CASES.values() if case[0] == study]
+    starts = {k: max(boots.get(k, 0) for _, boots in cases) for k in (0, 1, 3, 5)}
+    arms = [bs.SimulatedArm(server=SERVER)]
+    for drafter in (DRAFTERS[name] for name in cases[-1][0]):
+        pair = bs.SimulatedArm(server=SERVER, drafter=drafter, num_speculative_tokens=5)
+        arms += [replace(pair, num_speculative_tokens=k) for k in starts if k]
+    tables = []
+    for arm in arms:
+        small = replace(arm, server=replace(SERVER, max_num_seqs=FULL))
+        for boot in range(starts[arm.num_speculative_tokens]):
+            loads = []
+            for i, share in enumerate(SHARES):  # lengths take turns
+                load = bs.SimulatedLoad(
+                    request_rate_rps=1.0,
+                    input_len_tokens=LENGTHS[(i + boot) % 2][0],
+                    output_len_tokens=LENGTHS[(i + boot) % 2][1],
+                    num_requests=REQUESTS,
+                    warmup_requests=REQUESTS,
+                )
+                rate = share * bs.simulated_capacity_rps(small, load)
+                loads.append(replace(load, request_rate_rps=rate))
+            seed = int.from_bytes(f"{arm.label} {boot}".encode(), "little")
+            names = {"source_id": f"{BOOT}{boot}", "boot_sd": BOOT_SD}
+            tables.append(bs.simulate_runs([arm], loads, **names, random_seed=seed))
+    return pd.concat(tables, ignore_index=True)
 
 
 def parts(drafting: Any, verifying: Any) -> dict[str, Any]:
     """Return both costs of one more draft of a request, s, their sum and their ratio."""
-    both = {"drafting": drafting, "verifying": verifying}
-    return both | {"sum": drafting + verifying, "ratio": drafting / verifying}
+    found = (drafting, verifying, drafting + verifying, drafting / verifying)
+    return dict(zip(PARTS, found, strict=True))
 
 
-TRUTH = {d.drafter: parts(d.per_request_s, SERVER.compute_per_token_s) for d in DRAFTERS}
+# The simulator's settings in the model's terms.
+TRUTH = {name: parts(d.per_request_s, SERVER.compute_per_token_s) for name, d in DRAFTERS.items()}
 
 
-def costs(draws: xr.Dataset, data: xr.Dataset) -> dict[str, Draws]:
-    """Return draws of the costs by drafter."""
-    names = ("draft_per_request_s", "verify_growth_per_draft", "verify_per_request_s")
-    drafting, growth, request = (flat_draws(draws[name]) for name in names)
-    of_pair = enumerate(zip(data["drafter"].values, data["base_of_pair"].values, strict=True))
-    return {str(d): parts(drafting[:, i], growth[:, i] * request[:, b]) for i, (d, b) in of_pair}
+def costs(draws: xr.Dataset, data: xr.Dataset) -> dict[str, dict[str, Any]]:
+    """Return draws of the costs by drafter, (chain, draw)."""
+    drafting, growth, request = (draws[name].values for name in COSTS)
+    found = enumerate(zip(data["drafter"].values, data["base_of_pair"].values, strict=True))
+    return {
+        str(name): parts(drafting[..., i], growth[..., i] * request[..., base])
+        for i, (name, base) in found
+    }
 
 
-def judge(draws: Draws, truth: dict[str, float]) -> dict[str, Any]:
+def judge(draws: dict[str, Any], truth: dict[str, float]) -> dict[str, Any]:
     """Return the correlation, and width, interval and truth of each quantity."""
-    logs = {name: np.log(values) for name, values in draws.items()}
-    found: dict[str, Any] = {"correlation": np.corrcoef(logs["drafting"], logs["verifying"])[0, 1]}
+    logs = [np.log(draws[name]).ravel() for name in PARTS[:2]]
+    found: dict[str, Any] = {"correlation": np.corrcoef(*logs)[0, 1]}
     for name, values in draws.items():
         low, middle, high = np.quantile(values, [0.05, 0.5, 0.95])
-        found[name] = {"sd": logs[name].std(), "low": low, "median": middle, "high": high}
+        found[name] = {"sd": np.log(values).std(), "low": low, "median": middle, "high": high}
         if truth:
             found[name] |= {"truth": truth[name], "inside": bool(low <= truth[name] <= high)}
     return found
 
 
-def fit_study(study: str, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+def fit_study(study: str, is_quick: bool) -> dict[str, dict[str, Any]]:
     """Fit the cases of a study; return figures and draws by case."""
     frame = runs_of(study)
-    data = to_dataset(frame)
-    priors = default_priors(data)
-    model = build_model(data, priors, responses=())
-    names = ["draft_per_request_s", "verify_growth_per_draft", "verify_per_request_s"]
-    tree = pm.sample_prior_predictive(4000, model=model, var_names=names, random_seed=0)
+    data = bs.to_dataset(frame)
+    priors = bs.default_priors(data)
+    model = bs.build_model(data, priors, responses=())
+    tree = pm.sample_prior_predictive(4000, model=model, var_names=[*COSTS], random_seed=0)
     prior = costs(tree["prior"].dataset, data)
     compiled = compile_model(model, starting_point(data, priors))
+    lengths = QUICK if is_quick else DRAWS
     found = {}
-    for name in [n for n in NAMES if CASES[n].study == study][-1 if options.quick else 0 :]:
-        begun, weight = time.perf_counter(), weights(CASES[name], frame)
-        lengths = {"draws": options.draws, "tune": options.tune, "chains": options.chains}
+    for name in [n for n in NAMES if CASES[n][0] == study][-1 if is_quick else 0 :]:
+        (_, drafters, starts), k = CASES[name], frame["num_speculative_tokens"]
+        used = frame["drafter"].isin(drafters) | (k == 0)
+        if starts:
+            boot = frame["source_id"].str.removeprefix(BOOT).astype(int)
+            used &= boot < k.map(starts).fillna(0)
+        weight = used.to_numpy(dtype=float)
         tree = sample(compiled, score_weight=weight, progressbar=False, **lengths)
         drawn = costs(tree["posterior"].dataset, data)
-        used = {d: drawn[d] for d in CASES[name].drafters}
+        drawn = {d: drawn[d] for d in drafters}
+        logs = {
+            f"{d} {p}": (("chain", "draw"), np.log(values))
+            for d, own in drawn.items()
+            for p, values in own.items()
+        }
+        asked = {"posterior": xr.Dataset(logs), "sample_stats": tree["sample_stats"].dataset}
+        own = bs.diagnose(xr.DataTree.from_dict(asked), warn=False)
         sizes = dict(zip(data["drafter"].values, data["drafter_params_b"].values, strict=True))
         found[name] = {
             "runs": int(weight.sum()),
-            "seconds": round(time.perf_counter() - begun, 1),
-            "verdict": diagnose(tree, warn=False).sentence(),
-            "sizes_b": {d: float(sizes[d]) for d in used},
-            "posterior": {d: judge(draws, TRUTH.get(d, {})) for d, draws in used.items()},
-            "prior": {d: judge(prior[d], {}) for d in used},
-            "draws": used,
+            "verdict": bs.diagnose(tree, warn=False).sentence(),
+            "sampled": f"{min(own.ess_bulk, own.ess_tail):.0f}, {own.r_hat:.3f}",
+            "sizes_b": {d: float(sizes[d]) for d in drawn},
+            "posterior": {d: judge(draws, TRUTH.get(d, {})) for d, draws in drawn.items()},
+            "prior": {d: judge(prior[d], {}) for d in drawn},
+            "draws": drawn,
         }
-        print(f"{name}: {found[name]['seconds']} s. {found[name]['verdict']}", flush=True)
+        print(f"{name}: {found[name]['verdict']}", flush=True)
     return found
+
+
+def tables(found: dict[str, dict[str, Any]]) -> str:
+    """Return the table of widths and the table of costs, in microseconds."""
+    widths, values = [], []
+    for name, one in found.items():
+        for drafter, own in one["posterior"].items():
+            label = {"case": name, "drafter": f"{drafter}, {one['sizes_b'][drafter]:g} B"}
+            known = {"pairs": len(one["posterior"]), "runs": one["runs"]}
+            known["correlation"] = f"{own['correlation']:+.2f}"
+            sd, cells = {}, {}
+            for p in PARTS:
+                sd[p] = f"{own[p]['sd']:.2f} of {one['prior'][drafter][p]['sd']:.2f}"
+                factor = 1.0 if p == "ratio" else 1e6
+                at = {key: f"{factor * value:.3g}" for key, value in own[p].items()}
+                cells[p] = f"{at['median']} ({at['low']} to {at['high']})"
+                if "truth" in at:
+                    word = "inside" if own[p]["inside"] else "OUTSIDE"
+                    cells[p] = f"{at['truth']}: {cells[p]}, {word}"
+            widths.append(label | known | sd | {"ESS, R-hat": one["sampled"]})
+            values.append(label | cells)
+    legend = "Costs in microseconds: truth where known, then median and 90 % interval."
+    return f"{markdown(pd.DataFrame(widths))}\n\n{legend}\n\n{markdown(pd.DataFrame(values))}"
+
+
+def change(found: dict[str, dict[str, Any]], before: int, after: int, what: str) -> str:
+    """Say what differs between two cases, for the first drafter of the one before."""
+    drafter = CASES[NAMES[before]][1][0]
+    one, other = (found[NAMES[i]]["posterior"][drafter] for i in (before, after))
+    said = [f"correlation {one['correlation']:+.2f} to {other['correlation']:+.2f}"]
+    for part in PARTS:
+        old, new = one[part]["sd"], other[part]["sd"]
+        word = "narrower" if new * ALIKE < old else "wider" if new > old * ALIKE else "alike"
+        said.append(f"{part} {old:.2f} to {new:.2f}, {word}")
+    return f"- {what} ({NAMES[before]} → {NAMES[after]}; {drafter}): {'; '.join(said)}."
+
+
+def plot(found: dict[str, dict[str, Any]]) -> None:
+    """Draw both costs of each case, the truth, and the line of the median sum."""
+    figure = Figure(figsize=(15, 8), layout="constrained")
+    axes = figure.subplots(2, 4)
+    for ax, (name, one) in zip(axes.flat, found.items(), strict=True):
+        for i, (drafter, draws) in enumerate(one["draws"].items()):
+            x, y = (1e6 * draws[p].ravel()[:: draws[p].size // 500] for p in PARTS[:2])
+            ax.scatter(x, y, s=5, alpha=0.35, color=f"C{i}", label=drafter)
+            total, share = 1e6 * np.median(draws["sum"]), np.linspace(0.005, 0.995, 400)
+            ax.plot(share * total, (1 - share) * total, color=f"C{i}", linewidth=1)
+            if drafter in TRUTH:
+                at = [1e6 * TRUTH[drafter][p] for p in PARTS[:2]]
+                ax.plot(*at, "X", color=f"C{i}", markeredgecolor="black", markersize=11)
+        ax.set(xscale="log", yscale="log", title=f"{name}, {one['runs']} runs")
+        ax.set(xlabel="drafting one draft (us)", ylabel="verifying one more draft (us)")
+        ax.legend(markerscale=3, fontsize=8)
+    figure.savefig(RESULTS / "identifiability.png", dpi=110)
+
+
+def main() -> None:
+    """Fit all cases, print the tables, and write them and the plot."""
+    parser = argparse.ArgumentParser(description="A drafter's cost and the verifier's, apart.")
+    parser.add_argument("--quick", action="store_true", help="smoke test; writes no file")
+    is_quick = parser.parse_args().quick
+    logging.getLogger("pymc").setLevel(logging.WARNING)
+    begun, found = time.perf_counter(), {}
+    studies = dict.fromkeys(study for study, *_ in CASES.values())
+    for study in studies:
+        found |= fit_study(study, is_quick)
+    changes = [change(found, *step) for step in STEPS if NAMES[step[0]] in found]
+    verdicts, kept = [f"- {name}: {one['verdict']}" for name, one in found.items()], []
+    for study in studies:
+        ones = [one for name, one in found.items() if CASES[name][0] == study]
+        both = [(o["posterior"][d], o["prior"][d]) for o in ones for d in o["prior"]]
+        widths = {p: [own[p]["sd"] / prior[p]["sd"] for own, prior in both] for p in PARTS}
+        said = [f"{p} {min(v):.0%} to {max(v):.0%}" for p, v in widths.items()]
+        kept.append(f"- {study}: {', '.join(said)}")
+    settings = "{draws} draws after {tune} in each of {chains} chains".format_map(DRAWS)
+    text = f"""# A drafter's cost against the verifier's, per draft
+
+Standard deviation of the logarithm of each cost of one more draft in a step, of their sum and of
+their ratio: that of the posterior, of that of the prior. ESS and R-hat are the worst of these.
+
+{tables(found)}
+
+What differs when runs are changed or added (widths within a factor of {ALIKE:g} are called alike):
+
+{"\n".join(changes)}
+
+Width that is left of the prior's, lowest and highest of each study's cases and drafters:
+
+{"\n".join(kept)}
+
+Each dot is a draw, each line the pairs of costs whose sum is the median's, each cross the truth:
+
+![Drafting against verifying](identifiability.png)
+
+{"\n".join(verdicts)}
+
+`python benchmarks/identifiability.py`: {settings}, mean latency alone (first tokens and percentiles
+say nothing of costs in this model), {(time.perf_counter() - begun) / 60:.0f} min. {stamp()}"""
+    print(text)
+    if not is_quick:
+        plot(found)
+        figures = {n: {k: o[k] for k in o if k != "draws"} for n, o in found.items()}
+        write_results("identifiability", text, {"stamp": stamp(), "cases": figures})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,7 @@
 """Damaged copies of result files, for fuzzing the readers: by bytes and by parsed values."""
 
+import copy
+import json
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +9,7 @@ from typing import Any
 import orjson
 
 DEEP: Any = []
-for _ in range(200):
+for _ in range(60):
     DEEP = [DEEP]
 VALUES: tuple[Any, ...] = (
     None,
@@ -91,7 +93,7 @@ def mutations(raw: bytes, rng: random.Random) -> Iterator[bytes]:
             target = rng.randrange(len(copies))
             for _ in range(rng.choice((1, 1, 2, 4))):
                 copies[target] = _damaged(copies[target], rng)
-            yield b"\n".join(orjson.dumps(c, option=orjson.OPT_NON_STR_KEYS) for c in copies)
+            yield b"\n".join(_dumped(c) for c in copies)
 
 
 def damaged_bytes(raw: bytes, rng: random.Random) -> bytes:
@@ -126,6 +128,17 @@ def _parsed(raw: bytes) -> list[bytes] | None:
     return None
 
 
+def _dumped(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # deeper, or a number larger, than it writes
+        return json.dumps(value).encode()
+
+
+def _any_value(rng: random.Random) -> Any:
+    return copy.deepcopy(rng.choice(VALUES))
+
+
 def _damaged(value: Any, rng: random.Random) -> Any:
     """Replace, drop, rename or double one node, found by walking down at random."""
     if isinstance(value, dict) and value and rng.random() < 0.9:
@@ -136,7 +149,7 @@ def _damaged(value: Any, rng: random.Random) -> Any:
         elif choice < 0.15:
             value[key + rng.choice(("_", "x"))] = value.pop(key)
         elif choice < 0.45:
-            value[key] = rng.choice(VALUES)
+            value[key] = _any_value(rng)
         else:
             value[key] = _damaged(value[key], rng)
         return value
@@ -148,10 +161,10 @@ def _damaged(value: Any, rng: random.Random) -> Any:
         elif choice < 0.2:
             value.insert(at, value[at])
         elif choice < 0.5:
-            value[at] = rng.choice(VALUES)
+            value[at] = _any_value(rng)
         else:
             value[at] = _damaged(value[at], rng)
         return value
     if isinstance(value, int | float) and not isinstance(value, bool) and rng.random() < 0.4:
         return rng.choice((-value, value * 1e3, value * 1e-3, value + 1, 0, str(value)))
-    return rng.choice(VALUES)
+    return _any_value(rng)

@@ -89,7 +89,7 @@ def _phase(fields: Fields, path: Path) -> str:
     if name not in [p.text("name") for p in profiling]:
         raise FormatError(f"{path} is the summary of the warm-up. Leave it out.")
     if len(profiling) == 1 and whole.is_file():
-        raise FormatError(f"{path} is the same run as {whole}, which is read. Leave it out.")
+        raise FormatError(f"{path} is the same run as {whole}. Read that one.")
     return name
 
 
@@ -179,19 +179,22 @@ def _latencies(fields: Fields, metrics: Metrics, reading: Reading) -> Cells:
 
 
 def _times(fields: Fields, run: Cells, metrics: Metrics) -> Cells:
-    """Return day, length and end of a run; its local times are no moments without their zone."""
+    """Return day, length and end of a run."""
     seconds = metrics.number("avg", SECONDS, "benchmark_duration")
     if math.isnan(seconds):  # the tools' throughput is requests / duration
         seconds = run["num_requests"] / run["completed_rate_rps"]
     end = metrics.number("avg", SECONDS, "max_response_timestamp")
-    stopped, started = _moment(fields.text("end_time")), _moment(fields.text("start_time"))
-    if math.isnan(end) and stopped is not None and stopped.tzinfo is not None:
+    started, stopped = _moment(fields.text("start_time")), _moment(fields.text("end_time"))
+    cells: Cells = {"_duration_s": seconds}
+    if started is not None:
+        cells["date"] = started.date().isoformat()
+    if stopped is not None and stopped.tzinfo is None:  # the client's clock, its zone not told
+        cells["_end_local"] = stopped.strftime("%Y%m%d-%H%M%S")
+    elif stopped is not None and math.isnan(end):
         end = stopped.timestamp()
-    return {
-        "_duration_s": seconds,
-        "_end_s": end if UNIX_SECONDS[0] < end < UNIX_SECONDS[1] else math.nan,
-        "date": started.date().isoformat() if started is not None else "",
-    }
+    if UNIX_SECONDS[0] < end < UNIX_SECONDS[1]:
+        cells["_end_s"] = end
+    return cells
 
 
 def _moment(text: str) -> datetime | None:

@@ -1,6 +1,7 @@
 """Read files of any known format into one table of runs."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,14 +12,16 @@ import pandas as pd
 from bayes_sd.exceptions import BayesSdError
 from bayes_sd.readers import companions, model_sizes
 from bayes_sd.readers.content import Content
-from bayes_sd.readers.formats import read_content
-from bayes_sd.readers.names import ASSUMED_SWEEP, name_runs
+from bayes_sd.readers.formats import FORMAT_NAMES, read_content
+from bayes_sd.readers.names import ASSUMED_SWEEP, labels_of, name_runs
 from bayes_sd.readers.paths import find_files
 from bayes_sd.readers.reading import Cells, Reading, is_blank
 from bayes_sd.readers.report import FileReport, ReadReport
 from bayes_sd.readers.rows import keep_valid, missing_cells, table
 from bayes_sd.readers.scrapes import rate_cells
 from bayes_sd.readers.side_information import SideInformation
+from bayes_sd.readers.summaries import join_records
+from bayes_sd.validate import one_of
 
 type Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -132,6 +135,7 @@ def read_report(
     >>> len(report.runs), report.files[0].error.split(" is ")[1][:26]
     (0, 'JSON of no format known he')
     """
+    one_of(format, ("auto", *FORMAT_NAMES), "format")
     side = SideInformation.from_arguments(
         None if side_information is None else Path(side_information), columns
     )
@@ -175,6 +179,7 @@ def _assemble(
     keep_requests: bool,
 ) -> ReadReport:
     """Join what was read, name the runs, and keep those that pass the schema."""
+    found, records = join_records(found)
     runs: list[tuple[Path, Cells]] = []
     tables: list[pd.DataFrame | None] = []
     notes: dict[Path, list[str]] = {}
@@ -193,15 +198,16 @@ def _assemble(
     whole = table([run for (_, run), lack in zip(runs, lacking, strict=True) if not lack])
     incomplete = table([run for (_, run), lack in zip(runs, lacking, strict=True) if lack])
     incomplete["missing"] = [", ".join(lack) for lack in lacking if lack]
-    whole.index = pd.Index(whole["run_id"] if len(whole) else [], name=None)
+    labels = labels_of([run for _, run in runs])
+    whole.index = pd.Index([n for n, lack in zip(labels, lacking, strict=True) if not lack])
     valid, refused, warned = keep_valid(whole)
     kept = set(valid.index)
-    count = {path: sum(p == path and run["run_id"] in kept for p, run in runs) for path in notes}
+    count = Counter(path for (path, _), name in zip(runs, labels, strict=True) if name in kept)
     for path, name, meaning, reading in found:
         reports[path] = FileReport(
             path, name, meaning, count[path], tuple(reading.skipped), tuple(notes[path])
         )
-    for path, target in beside.used():
+    for path, target in beside.used() + [(r, s.name) for r, s in records.items()]:
         reports[path] = FileReport(path, "companion", "companion", joined_to=target)
     return ReadReport(
         runs=valid.reset_index(drop=True),
@@ -210,9 +216,9 @@ def _assemble(
         skipped=(*skipped, *refused),
         notes=(*general, *warned),
         requests={
-            run["run_id"]: requests
-            for (_, run), requests in zip(runs, tables, strict=True)
-            if keep_requests and requests is not None and run["run_id"] in kept
+            name: requests
+            for name, requests in zip(labels, tables, strict=True)
+            if keep_requests and requests is not None and name in kept
         },
     )
 
@@ -226,7 +232,7 @@ def _complete(
     joined = {**joined, **told}
     if not is_blank(joined.get("_duration_s")) and "_duration_s" in told:
         joined = {**rate_cells(joined), **joined}
-    drafts = joined.get("num_speculative_tokens")
+    drafts: Any = joined.get("num_speculative_tokens")
     if is_blank(joined.get("method")) and not is_blank(drafts) and float(drafts) > 0:
         joined["method"] = "other"
         said = [*said, "how the server drafts is not said: method is 'other'. Give method=... ."]

@@ -111,8 +111,8 @@ def format_of(content: Content, name: str = "auto") -> Format:
                 return found
         seen = "text"
     raise FormatError(
-        f"{content.path} is {seen} of no format known here. Known are "
-        f"{', '.join(f'{f.meaning} ({f.name})' for f in FORMATS)}. Leave it out, or give format=."
+        f"{content.path} is {seen} of no format known here ({', '.join(FORMAT_NAMES)}). Leave it "
+        "out, or give format=."
     )
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from bayes_sd.exceptions import FormatError
 from bayes_sd.readers.content import Content
-from bayes_sd.readers.reading import Cells, Fields, Reading, is_blank
+from bayes_sd.readers.reading import Cells, Fields, Reading, is_blank, short
 from bayes_sd.schema import METHODS
 
 KINDS = {"e2e": "e2el", "ttft": "ttft", "tpot": "tpot", "itl": "itl"}
@@ -120,13 +120,13 @@ def _drafting(fields: Fields, reading: Reading) -> Cells:
     if not name:
         return {}
     reading.note(
-        f"the server drafted ({name}); draft length and acceptance stand in the launch script of "
-        "the configuration only. Give num_speculative_tokens and mean_acceptance_length; "
-        "acceptance is forced to a set length from mid 2026."
+        f"the server drafted ({short(name)}); draft length and acceptance stand in the launch "
+        "script of the configuration only. Give num_speculative_tokens and "
+        "mean_acceptance_length; acceptance is forced to a set length from mid 2026."
     )
     if name in METHODS and name != "mtp":
         return {"method": name}
-    reading.note(f"{name!r} stands for EAGLE-3 and DSpark heads too. Give method and drafter.")
+    reading.note(f"{short(name)} stands for EAGLE-3 and DSpark heads too. Give method and drafter.")
     return {}
 
 
@@ -204,12 +204,7 @@ def _gpus(fields: Fields) -> float:
 
 def _token_position(fields: Fields, reading: Reading) -> Cells:
     """Return a run of the token-position study: medians and p99 without means."""
-    completed = fields.count("completed")
-    if not completed > 0:
-        raise FormatError(
-            f"{fields.at('completed')} must be at least 1. Got {fields.values.get('completed')!r} "
-            "instead: no request of this run was answered, so it says nothing of latency."
-        )
+    completed = fields.completed()
     asked, cap = fields.any_number("request_rate"), fields.count("max_concurrency") or math.nan
     reading.note("the file has medians and p99 only, no means.")
     run = _latencies(fields) | {

@@ -11,23 +11,16 @@ import pandas as pd
 from bayes_sd.exceptions import BayesSdError
 from bayes_sd.readers import gauges, prometheus, server_command, vllm_log
 from bayes_sd.readers.content import Content
+from bayes_sd.readers.joined_cells import (
+    ACCEPTANCE,
+    COUNTS,
+    add_command,
+    add_counters,
+    add_shared_counters,
+    fill,
+)
 from bayes_sd.readers.reading import Cells, is_blank
 
-COUNTS = ("num_drafts", "num_draft_tokens", "num_accepted_tokens")
-ACCEPTANCE = (
-    *COUNTS,
-    "accepted_per_position",
-    "acceptance_per_position",
-    "mean_acceptance_length",
-    "draft_acceptance_rate",
-    "num_speculative_tokens",
-    "num_draft_steps",
-)
-# Counters that cover several runs say this of each of them, if the drafts are of one length.
-SHARED = ("mean_acceptance_length", "acceptance_per_position", "num_speculative_tokens")
-IDENTITY = ("engine", "verifier", "input_len_tokens", "output_len_tokens")
-DISAGREEMENT = 0.01
-DRAFTING = ("method", "drafter", "num_speculative_tokens", "num_speculative_tokens_schedule")
 WARM_UP_SHARE = 0.15  # of the time over which requests arrive
 SHORT_ARRIVALS_S = 5.0  # below it there is no steady part: the mean is over the whole run
 SAME_LOAD = 0.5  # tokens per second of log and result may differ by this share of the larger one
@@ -113,6 +106,7 @@ class Beside:
         single = "_entry" not in run if num_runs is None else num_runs == 1
         cells, notes = dict(run), list[str]()
         found = self.of(result)
+        has_pages = any(companion.kind in ("pages", "before") for companion in found)
         for companion in found:
             try:
                 if companion.kind in ("pages", "before"):
@@ -120,7 +114,8 @@ class Beside:
                 elif companion.kind == "server":
                     told, said = self._parsed(companion, server_command.read)
                     notes += [f"{companion.path.name}: {text}" for text in said]
-                    _join_server(companion, run, cells, told, notes)
+                    cells["_server"] = companion.sweep
+                    add_command(companion.path.name, cells, told, notes, is_measured=has_pages)
                 elif companion.kind == "gauges":
                     self._join_gauges(companion, cells, requests, notes, single)
                 elif companion.kind == "log":
@@ -155,17 +150,20 @@ class Beside:
         if companion.kind == "pages":
             after = None
 
+        is_known = cells.get("method") == "none" or not is_blank(cells.get("num_drafts"))
+        silent_on = ("latency", "acceptance") if is_known else ("latency",)
+
         def read(content: Content) -> tuple[Cells, list[str]]:
             other = None if after is None else Content(after)
-            return prometheus.read_pair(content, other, is_companion=True)
+            return prometheus.read_pair(content, other, silent_on=silent_on)
 
         told, said = self._parsed(companion, read)
-        place = companion.path.name
+        place = "its metrics pages"  # no name, so that equal notes of many results are one
         notes += [f"{place}: {text}" for text in said]
         if single:
-            _join_counters(place, cells, told, notes)
+            add_counters(place, cells, told, notes)
         else:
-            _share_counters(place, cells, told, notes)
+            add_shared_counters(place, cells, told, notes)
 
     def _join_gauges(
         self,
@@ -177,7 +175,7 @@ class Beside:
     ) -> None:
         if not is_blank(cells.get("mean_running_requests")):
             return
-        place = companion.path.name
+        place = "the file of gauges beside it"
         if not single:
             notes.append(
                 f"{place} covers several runs: mean_running_requests is not taken from it."
@@ -224,119 +222,9 @@ class Beside:
             )
             return
         notes += [f"{place}: {text}" for text in said]
-        _fill(cells, told, ("mean_running_requests",))
+        fill(cells, told, ("mean_running_requests",))
         if all(is_blank(cells.get(name)) for name in COUNTS) and cells.get("method") != "none":
-            _fill(cells, told, ACCEPTANCE)
-
-
-def _fill(cells: Cells, told: Cells, names: tuple[str, ...]) -> list[str]:
-    """Fill cells that are blank; return their names."""
-    filled = [n for n in names if is_blank(cells.get(n)) and not is_blank(told.get(n))]
-    cells |= {name: told[name] for name in filled}
-    return filled
-
-
-def _join_counters(place: str, cells: Cells, told: Cells, notes: list[str]) -> None:
-    """Compare a result's counts with those of its pages, and fill in what it lacks."""
-    _fill(cells, told, IDENTITY)
-    requests, theirs = cells.get("num_requests", math.nan), told.get("num_requests", math.nan)
-    are_same = abs(theirs / requests - 1) <= DISAGREEMENT if requests > 0 else False
-    if not are_same and math.isfinite(theirs):
-        notes.append(
-            f"{place}: {theirs:.0f} requests finished between the pages and {requests:.0f} in the "
-            "result: other traffic, such as warm-up. Its latencies are not used."
-        )
-    if cells.get("method") == "none" and told.get("num_drafts", 0) > 0:
-        notes.append(
-            f"{place}: the server drafted ({told['num_drafts']:.0f} drafts), so the run is not one "
-            "without speculation."
-        )
-        cells |= {"method": "", "num_speculative_tokens": math.nan}
-    if all(is_blank(cells.get(name)) for name in COUNTS):
-        _fill(cells, told, ("method", *ACCEPTANCE))
-    else:
-        for name in COUNTS:
-            ours, count = cells.get(name), told.get(name)
-            if is_blank(ours) or is_blank(count):
-                continue
-            if abs(count - ours) > DISAGREEMENT * max(ours, 1.0):
-                notes.append(
-                    f"{place}: {name} is {count:.0f} by the pages and {ours:.0f} in the result, "
-                    "which is used."
-                )
-    if are_same:
-        filled = _fill(
-            cells, told, tuple(f"mean_{kind}_s" for kind in ("e2e", "ttft", "tpot", "itl"))
-        )
-        if filled:
-            notes.append(
-                f"{place}: {', '.join(filled)} are the server's own, without network and client."
-            )
-
-
-def _share_counters(place: str, cells: Cells, told: Cells, notes: list[str]) -> None:
-    """Give each of several runs the acceptance of all of them, which is all that is known."""
-    _fill(cells, told, IDENTITY[:2])
-    drafts = told.get("num_drafts", math.nan)
-    if told.get("method") == "none":
-        _fill(cells, told, ("method", "num_speculative_tokens"))
-        return
-    if not drafts > 0 or any(not is_blank(cells.get(name)) for name in COUNTS):
-        return
-    if "num_draft_steps" in told:
-        notes.append(
-            f"{place} covers several runs, whose drafts were of different lengths: acceptance is "
-            f"not taken from it (over all, {told['mean_acceptance_length']:.4g} tokens per step)."
-        )
-        return
-    shared = dict(told)
-    counts = str(told.get("accepted_per_position", ""))
-    if counts:
-        rates = [float(count) / drafts for count in counts.split(";")]
-        shared["acceptance_per_position"] = ";".join(f"{rate:.6g}" for rate in rates)
-    filled = _fill(cells, shared, SHARED)
-    if filled:
-        notes.append(
-            f"{place} covers several runs: {', '.join(filled)} of each of them are those of all "
-            "together. Acceptance is taken not to change with load."
-        )
-
-
-def _join_server(
-    companion: Companion, run: Cells, cells: Cells, told: Cells, notes: list[str]
-) -> None:
-    """Add what the server's command tells; say where result and command are of two servers."""
-    place = companion.path.name
-    told = dict(told)
-    names = told.pop("_served_names", ())
-    verifier, served = told.get("verifier", ""), cells.get("verifier", "")
-    if verifier and served in names and served != verifier:
-        notes.append(f"{place}: the model that is served as {served!r} is {verifier!r}.")
-        cells["verifier"] = verifier
-    elif verifier and served and served not in names and Path(served).name != Path(verifier).name:
-        notes.append(
-            f"{place}: the command serves {verifier!r}, the result is of {served!r}, which is kept."
-        )
-    # A result that lacks counters was taken for one without speculation; the command knows better,
-    # unless there are metrics pages, which know best.
-    is_assumed = cells.get("method") == "none" and is_blank(cells.get("num_drafts"))
-    if is_assumed and run.get("method") == "none" and told.get("method", "none") != "none":
-        notes.append(f"{place}: the server drafted ({told['method']}), so the run has a method.")
-        cells |= {"method": "", "num_speculative_tokens": math.nan}
-    for name in ("method", "num_speculative_tokens"):
-        ours, theirs = cells.get(name), told.get(name)
-        if not is_blank(ours) and not is_blank(theirs) and ours != theirs:
-            notes.append(
-                f"{place}: {name} is {_plain(theirs)} by the command and {_plain(ours)} in the "
-                "result, which is kept. They may be of two server starts."
-            )
-            told = {n: v for n, v in told.items() if n not in DRAFTING}
-    cells["_server"] = companion.sweep
-    _fill(cells, told, tuple(told))
-
-
-def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else repr(value)
+            fill(cells, told, ACCEPTANCE)
 
 
 def _last_arrival_s(cells: Cells, requests: pd.DataFrame | None) -> float:

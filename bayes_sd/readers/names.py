@@ -69,11 +69,13 @@ def name_runs(runs: Sequence[tuple[Path, Cells]]) -> bool:
     root = common_root([path for path, _ in runs])
     entries = Counter(path for path, _ in runs)
     assumed = False
+    named = []
     for path, run in runs:
         place = place_of(Path(os.path.realpath(path)), root)
         if is_blank(run.get("run_id")):
             entry = str(run.get("_entry", ""))
             run["run_id"] = f"{place} {entry}" if entry and entries[path] > 1 else place
+            named.append(run)
         if is_blank(run.get("sweep_id")):
             folder = os.path.dirname(place)
             if not is_blank(run.get("_sweep")):
@@ -85,8 +87,19 @@ def name_runs(runs: Sequence[tuple[Path, Cells]]) -> bool:
             else:
                 run["sweep_id"] = _server(folder, run)
                 assumed = True
-    _make_unique([run for _, run in runs])
+    _make_unique(named, [run for _, run in runs])
     return assumed
+
+
+def labels_of(runs: Sequence[Cells]) -> list[str]:
+    """Return what to call runs in messages: ``run_id``, with the source where two have one."""
+    counts = Counter(str(run["run_id"]) for run in runs)
+    return [
+        f"{run['source_id']}|{run['run_id']}"
+        if counts[str(run["run_id"])] > 1 and not is_blank(run.get("source_id"))
+        else str(run["run_id"])
+        for run in runs
+    ]
 
 
 def _server(place: str, run: Cells) -> str:
@@ -94,11 +107,18 @@ def _server(place: str, run: Cells) -> str:
     return "|".join([place, *parts]) if place else "|".join(parts) or "all"
 
 
-def _make_unique(runs: Sequence[Cells]) -> None:
-    """Add a number to names that are equal within one source: two files may name runs alike."""
-    seen: Counter[tuple[str, str]] = Counter()
-    for run in runs:
-        key = (str(run.get("source_id", "")), str(run["run_id"]))
-        seen[key] += 1
-        if seen[key] > 1:
-            run["run_id"] = f"{run['run_id']} ({seen[key]})"
+def _make_unique(named: Sequence[Cells], runs: Sequence[Cells]) -> None:
+    """Add a number to names made here that are taken; names that files give stay as they are."""
+    ours = {id(run) for run in named}
+    given = [run for run in runs if id(run) not in ours]
+    taken = {_key(run) for run in given}
+    for run in named:
+        number, name = 1, run["run_id"]
+        while _key(run) in taken:
+            number += 1
+            run["run_id"] = f"{name} ({number})"
+        taken.add(_key(run))
+
+
+def _key(run: Cells) -> tuple[str, str]:
+    return str(run.get("source_id", "")), str(run["run_id"])

@@ -6,6 +6,7 @@ file under lines ``# before`` and ``# after``, each of which may end in the Unix
 """
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from bayes_sd.exceptions import BayesSdError, FormatError
@@ -63,7 +64,7 @@ def read(content: Content) -> Reading:
 
 
 def read_pair(
-    content: Content, after: Content | None = None, *, is_companion: bool = False
+    content: Content, after: Content | None = None, *, silent_on: Collection[str] = ()
 ) -> tuple[Cells, list[str]]:
     """Return what a server did between two pages.
 
@@ -73,8 +74,8 @@ def read_pair(
         The page before, or a file that holds both.
     after : Content, optional
         The page after. By default it is in the same file, or in the file beside it.
-    is_companion : bool, default False
-        Whether the pages stand beside a result file: no notes on latencies.
+    silent_on : collection of str
+        As of `bayes_sd.readers.scrapes.difference`.
 
     Returns
     -------
@@ -89,16 +90,18 @@ def read_pair(
         If there is one page only, or two that are not of one server.
     """
     if after is not None:
-        return difference(*_pages(content, after), is_companion=is_companion)
-    pages = split_pages(content.text())
+        return difference(*_pages(content, after), silent_on=silent_on)
+    text = content.text()
+    pages = split_pages(text)
     if pages is not None:
-        return difference(*pages, is_companion=is_companion)
+        return difference(*pages, silent_on=silent_on)
     other = partner(content.path)
     if other is None:
+        parse_page(text, "")  # whatever is wrong with it is told first
         raise FormatError(f"the file holds one metrics page. {REMEDY}")
     is_second = word_of(content.path.name) in WORDS.values()
     ends = (Content(other), content) if is_second else (content, Content(other))
-    cells, notes = difference(*_pages(*ends), is_companion=is_companion)
+    cells, notes = difference(*_pages(*ends), silent_on=silent_on)
     return cells, [f"read together with {other.name}, the page at the run's other end.", *notes]
 
 

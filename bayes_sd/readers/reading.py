@@ -12,6 +12,8 @@ from bayes_sd.exceptions import BayesSdError, FormatError
 
 type Cells = dict[str, Any]
 
+MAX_COUNT = 1e20  # nanoseconds since 1970 are below; more of anything was never counted
+
 
 @dataclass
 class Reading:
@@ -158,10 +160,20 @@ class Fields:
             found = self.number(name)
             if math.isnan(found):
                 continue
-            if found != math.floor(found):
-                raise self.wrong(name, "a whole number")
+            if found != math.floor(found) or found > MAX_COUNT:
+                raise self.wrong(name, f"a whole number up to {MAX_COUNT:g}")
             return found
         return math.nan
+
+    def completed(self, name: str = "completed") -> float:
+        """Return how many requests were answered; none is an error, for it says nothing."""
+        found = self.count(name)
+        if not found > 0:
+            raise FormatError(
+                f"{self.at(name)} must be at least 1. Got {short(self.values.get(name))} instead: "
+                "no request of this run was answered, so it says nothing of latency."
+            )
+        return found
 
     def text(self, *names: str) -> str:
         """Return the first of some texts that is there, as one printable line; empty if none is."""

@@ -200,7 +200,7 @@ def cells_of_requests(requests: pd.DataFrame) -> Cells:
             usable = usable.drop(columns=name)  # an answer without a token has a latency too
     try:
         row = summarise_requests(usable).row
-    except BayesSdError:
+    except (BayesSdError, ArithmeticError):  # a run of no length on its clock
         return {}
     return {name: value for name, value in row.items() if not is_blank(value)}
 

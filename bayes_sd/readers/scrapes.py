@@ -13,7 +13,7 @@ References
 
 import datetime
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from bayes_sd.exceptions import FormatError
 from bayes_sd.readers.acceptance_counters import acceptance, is_old_engine
@@ -106,7 +106,7 @@ def difference(
     place: str = "",
     duration_s: float = math.nan,
     *,
-    is_companion: bool = False,
+    silent_on: Collection[str] = (),
 ) -> tuple[Cells, list[str]]:
     """Return what a server did between two pages.
 
@@ -119,8 +119,9 @@ def difference(
     duration_s : float, optional
         Time between the pages, s. By default it is taken from their time stamps, which few pages
         have; without it there are no rates, which `rate_cells` adds later.
-    is_companion : bool, default False
-        Leave out notes on latencies, for pages beside a result file that has its own.
+    silent_on : collection of str
+        Leave out notes on ``"latency"`` or ``"acceptance"``, for pages beside a result that has
+        figures of its own.
 
     Returns
     -------
@@ -142,8 +143,8 @@ def difference(
         cells: Cells = {"engine": "vllm", "verifier": " ".join(found.model.split())}
         notes = [_unread(page) for page in (before, after) if page.unread_lines]
         cells |= _requests(found, notes)
-        cells |= _latencies(found, [] if is_companion else notes)
-        cells |= acceptance(found, notes)
+        cells |= _latencies(found, [] if "latency" in silent_on else notes)
+        cells |= acceptance(found, [] if "acceptance" in silent_on else notes)
         span = after.time_s - before.time_s
         if span <= 0:
             raise FormatError(
@@ -222,8 +223,8 @@ def _refuse_restart(before: MetricsPage, after: MetricsPage) -> None:
 def _restarted(name: str, labels: Labels, was: str, now: str) -> FormatError:
     return FormatError(
         f"{_named(name, labels)} {was} in the page before and {now} in the page after. Counters "
-        "must not fall: the server was started again in between, or the pages are swapped or of "
-        "two servers. Take both pages from one server start."
+        "must stay and not fall: the server was started again in between, or the pages are swapped "
+        "or of two servers. Take both pages from one server start."
     )
 
 
@@ -259,8 +260,8 @@ def _requests(found: Differences, notes: list[str]) -> Cells:
             f"{finished:.0f} requests finished and {timed:.0f} were timed end to end: their means "
             "are over slightly different requests."
         )
-    change = sum(found.total(name) for name in IN_FLIGHT)
-    change = change if math.isfinite(change) else 0.0
+    in_flight = [found.total(name) for name in IN_FLIGHT]
+    change = sum(number for number in in_flight if math.isfinite(number))
     cells: Cells = {
         "num_requests": finished,
         "_num_arrivals": max(finished + stopped + change, 0.0),

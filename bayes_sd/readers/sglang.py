@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bayes_sd.exceptions import FormatError
 from bayes_sd.readers.content import Content
 from bayes_sd.readers.reading import Cells, Fields, Reading, is_blank
 from bayes_sd.readers.requests import (
@@ -52,13 +51,9 @@ def read(content: Content) -> Reading:
     return reading
 
 
+@np.errstate(all="ignore")  # counts and times that cannot be, such as 1e308
 def _run(fields: Fields, reading: Reading) -> tuple[Cells, pd.DataFrame | None]:
-    completed = fields.count("completed")
-    if not completed > 0:
-        raise FormatError(
-            f"{fields.at('completed')} must be at least 1. Got {fields.values.get('completed')!r} "
-            "instead: no request of this run was answered, so it says nothing of latency."
-        )
+    completed = fields.completed()
     backend = fields.text("backend")
     duration = fields.number("duration")
     throughput = fields.number("request_throughput")
@@ -79,12 +74,12 @@ def _run(fields: Fields, reading: Reading) -> tuple[Cells, pd.DataFrame | None]:
     run |= {n: v for n, v in server_cells(fields, reading).items() if not is_blank(v)}
     run |= _acceptance(fields, run, backend, reading)
     _keep_gaps_between_deliveries(fields, run, backend, reading)
-    if is_blank(run["input_len_tokens"]):
+    requests, computed = _requests(fields, reading)
+    if is_blank(run["input_len_tokens"]) and "input_len_tokens" not in computed:
         reading.note(
             "the tool counts no prompt tokens of conversations of several turns. Give "
             "input_len_tokens, the mean prompt length with all earlier turns."
         )
-    requests, computed = _requests(fields, reading)
     gaps = None if requests is None else gap_statistics(requests["start_s"])
     run |= _load(fields, run, gaps, reading)
     if not run.get("is_throughput_test"):

@@ -14,8 +14,15 @@ if TYPE_CHECKING:
 ENDINGS = (".csv", ".csv.gz", ".parquet")
 
 
-def check_output(path: Path) -> None:
+def check_output(path: Path, endings: tuple[str, ...] = ENDINGS) -> None:
     """Refuse a file that cannot be written, before anything is read.
+
+    Parameters
+    ----------
+    path : Path
+        File to write.
+    endings : tuple of str
+        What its name may end in.
 
     Raises
     ------
@@ -24,9 +31,9 @@ def check_output(path: Path) -> None:
     FormatError
         If its folder does not exist or cannot be written to.
     """
-    if not path.name.lower().endswith(ENDINGS):
+    if not path.name.lower().endswith(endings):
         raise ArgumentError(
-            f"{path} must end in {', '.join(ENDINGS)}: the ending says what to write."
+            f"{path} must end in {', '.join(endings)}: the ending says what to write."
         )
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise FormatError(
@@ -42,8 +49,8 @@ def write_runs(frame: pd.DataFrame, path: Path) -> None:
         if path.suffix.lower() == ".parquet":
             frame.to_parquet(part, index=False)
         else:
-            packed = "gzip" if path.name.lower().endswith(".gz") else None
-            frame.to_csv(part, index=False, compression=packed)
+            is_packed = path.name.lower().endswith(".gz")
+            frame.to_csv(part, index=False, compression="gzip" if is_packed else None)
         part.replace(path)
     except OSError as error:
         raise FormatError(f"{path} cannot be written: {error}.") from error
@@ -61,13 +68,12 @@ def write_requests(report: "ReadReport", path: Path) -> None:
     path : Path
         File to write; times are seconds, lengths tokens.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     from bayes_sd.readers.requests import REQUEST_COLUMNS
 
-    if path.suffix.lower() != ".parquet":
-        raise ArgumentError(f"{path} must end in .parquet: requests are written as Parquet.")
+    check_output(path, (".parquet",))
     kinds = [("run_id", pa.string()), *((name, pa.float64()) for name in REQUEST_COLUMNS)]
     schema = pa.schema(kinds)
     part = path.with_name(path.name + ".part")

@@ -16,7 +16,7 @@ import pandas as pd
 
 from bayes_sd.exceptions import FormatError
 from bayes_sd.readers.content import Content
-from bayes_sd.readers.reading import Cells, Fields, Reading, is_blank
+from bayes_sd.readers.reading import Cells, Fields, Reading, is_blank, short
 from bayes_sd.readers.requests import (
     CONSTANT_VARIATION,
     POISSON_VARIATION,
@@ -55,13 +55,9 @@ def read(content: Content) -> Reading:
     return reading
 
 
+@np.errstate(all="ignore")  # counts and times that cannot be, such as 1e308
 def _run(fields: Fields, reading: Reading) -> tuple[Cells, pd.DataFrame | None]:
-    completed = fields.count("completed")
-    if not completed > 0:
-        raise FormatError(
-            f"{fields.at('completed')} must be at least 1. Got {fields.values.get('completed')!r} "
-            "instead: no request of this run was answered, so it says nothing of latency."
-        )
+    completed = fields.completed()
     run: Cells = {
         "engine": "vllm" if "vllm" in fields.text("backend", "endpoint_type").lower() else "",
         "verifier": fields.text("model_id"),
@@ -80,8 +76,8 @@ def _run(fields: Fields, reading: Reading) -> tuple[Cells, pd.DataFrame | None]:
     tokenizer = fields.text("tokenizer_id")
     if tokenizer and tokenizer != run["verifier"]:
         reading.note(
-            f"the model is called {run['verifier']!r} and its tokenizer {tokenizer!r}; verifier is "
-            "the former. Give verifier=... if it is a nickname."
+            f"the model is called {short(run['verifier'])} and its tokenizer {short(tokenizer)}; "
+            "verifier is the former. Give verifier=... if it is a nickname."
         )
     failed = fields.count("failed")
     if failed > 0:
@@ -200,8 +196,8 @@ def _load(fields: Fields, run: Cells, gaps: Any, reading: Reading) -> Cells:
     if fields.text("ramp_up_strategy"):
         raise FormatError(
             f"{fields.at('ramp_up_strategy')} must be absent. Got "
-            f"{fields.text('ramp_up_strategy')!r} instead: the rate changed during the run, which "
-            "has no one load. Run each rate by itself."
+            f"{short(fields.text('ramp_up_strategy'))} instead: the rate changed during the run, "
+            "which has no one load. Run each rate by itself."
         )
     if asked <= 0:
         raise fields.wrong("request_rate", "above 0")

@@ -184,12 +184,12 @@ def _stamp(line: str) -> tuple[int, int, int, float] | None:
     if not stamps:
         return None
     found = stamps[-1]
-    year, month, day, *clock = (int(found[name] or 0) for name in STAMP.groupindex)
+    year, month, day, hour, minute, second = (int(found[name] or 0) for name in STAMP.groupindex)
     try:
-        datetime.datetime(year or LEAP_YEAR, month, day, *clock)
+        datetime.datetime(year or LEAP_YEAR, month, day, hour)
     except ValueError:
         return None
-    return year, month, day, float(clock[0] * 3600 + clock[1] * 60 + clock[2])
+    return year, month, day, float(hour * 3600 + minute * 60 + second)
 
 
 def _same_moment(row: dict[str, Any], time: tuple[int, int, int, float]) -> bool:

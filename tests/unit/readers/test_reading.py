@@ -113,11 +113,16 @@ def test_any_number_keeps_what_number_takes_for_missing():
 
 
 def test_count():
-    fields = Fields({"n": 3.0, "half": 2.5, "none": None})
+    fields = Fields({"n": 3.0, "half": 2.5, "none": None, "huge": 1e300, "zero": 0})
     assert fields.count("none", "n") == 3
     assert math.isnan(fields.count("none"))
-    with pytest.raises(FormatError, match=r"half must be a whole number. Got 2\.5"):
-        fields.count("half")
+    for wrong in ("half", "huge"):
+        with pytest.raises(FormatError, match=f"{wrong} must be a whole number up to 1e"):
+            fields.count(wrong)
+    assert fields.completed("n") == 3
+    for wrong, got in (("zero", "0"), ("none", "nothing")):
+        with pytest.raises(FormatError, match=f"{wrong} must be at least 1. Got {got} instead"):
+            fields.completed(wrong)
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_a_list_that_contradicts_the_summary_is_said(run_of):
     ("changes", "reason"),
     [
         ({"completed": 0}, "completed must be at least 1. Got 0"),
-        ({"completed": None, "failed": 9}, "completed must be at least 1. Got None"),
+        ({"completed": None, "failed": 9}, "completed must be at least 1. Got nothing"),
         ({"completed": "many"}, "completed must be a number. Got 'many'"),
         ({"completed": -3}, "completed must be at least 0. Got -3"),
         ({"completed": 2.5}, "completed must be a whole number"),
