@@ -1,8 +1,8 @@
 """Do the readers survive damaged files? 100,000 damaged copies of real files for each format.
 
-    python benchmarks/reader_fuzz.py                  # all formats, 100,000 each
-    python benchmarks/reader_fuzz.py --count 2000     # quick; writes no file
-    python benchmarks/reader_fuzz.py --format sglang
+    python -m benchmarks.reader_fuzz                  # all formats, 100,000 each
+    python -m benchmarks.reader_fuzz --count 2000     # quick; writes no file
+    python -m benchmarks.reader_fuzz --format sglang
 
 A finding is an exception outside `BayesSdError`, or a file that takes longer than a second and a
 second more per MB. Every run that is returned is also put through naming and the schema.
