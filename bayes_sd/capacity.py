@@ -232,12 +232,10 @@ def max_rate(
     if closed:
         highest = max(float(scenario.max_num_seqs), 4.0)
         broken = find_broken_loads(draws_at, highest, certainty, lowest=1.0)
-        capacity = np.full(broken.broken.shape, np.inf)
     else:
         expected = capacity_draws_rps(tree, found, random_seed)
         highest = 1.5 * float(np.quantile(expected, 0.99))
-        broken = find_broken_loads(draws_at, highest, certainty)
-        capacity = np.clip(expected, broken.last_alive, broken.first_past)
+        broken = find_broken_loads(draws_at, highest, certainty, capacity=expected)
     rate = broken.at_certainty
     if closed and math.isfinite(rate):
         rate = float(math.floor(rate))
@@ -257,7 +255,7 @@ def max_rate(
         verdict,
         reason,
         broken.broken,
-        capacity,
+        broken.capacity,
         {str(t): float(np.mean(broken.binding == i)) for i, t in enumerate(asked.terms)},
         asked,
         scenario.with_(**{load: rate}) if verdict == "found" else scenario,

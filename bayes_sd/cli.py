@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from bayes_sd.cli_ask import choose, predict
+from bayes_sd.cli_compare import compare, next_run
 from bayes_sd.cli_demo import demo
 from bayes_sd.cli_fit import check, fit
 from bayes_sd.cli_output import INTERRUPTED, fail
@@ -36,6 +37,8 @@ app = typer.Typer(
 )
 for command in (demo, read, fit, check, predict, choose):
     app.command()(command)
+app.command()(compare)
+app.command("next-run")(next_run)
 
 
 def _print_version(wanted: bool) -> None:

@@ -25,7 +25,9 @@ from bayes_sd.exceptions import ArgumentError
 MAX_NUM_SEQS = 256
 
 
-def _loads(rates: list[float] | None, concurrencies: list[float] | None) -> tuple[str, list[float]]:
+def loads_of(
+    rates: list[float] | None, concurrencies: list[float] | None
+) -> tuple[str, list[float]]:
     """Return the name of the load and its values, increasing; empty if none is given."""
     if rates and concurrencies:
         raise ArgumentError(
@@ -71,7 +73,7 @@ def predict(
     Example: bayes-sd predict fit.nc --pair Qwen3-8B --rate 4 -k 0 -k 3 --acceptance 0.7
     """
     with spoken_warnings() as said:
-        name, loads = _loads(rate, concurrency)
+        name, loads = loads_of(rate, concurrency)
         if not loads:
             raise ArgumentError("predict needs a load: --rate 4 or --concurrency 16.")
         from bayes_sd.decide import convergence_note
@@ -81,7 +83,7 @@ def predict(
         from bayes_sd.summary import summarise
 
         tree = load(fit_file)
-        first = _scenario(tree, pair, name, loads[0], acceptance, arrivals, input_len, output_len)
+        first = scenario_of(tree, pair, name, loads[0], acceptance, arrivals, input_len, output_len)
         first = first.with_(max_num_seqs=max_num_seqs, num_requests=num_requests)
         scenarios = [
             first.with_(num_speculative_tokens=k, **{name: value})
@@ -120,6 +122,14 @@ def choose(
     input_len: InputLen = None,
     output_len: OutputLen = None,
     max_num_seqs: MaxNumSeqs = MAX_NUM_SEQS,
+    utility: Annotated[
+        str,
+        typer.Option(help="What to compare at one load: mean, p95, slo, goodput, cost, cvar."),
+    ] = "mean",
+    slo: Annotated[
+        str | None,
+        typer.Option(help="Objective of slo and goodput, such as 'e2e_p95 <= 2'.", metavar="TERM"),
+    ] = None,
     break_even: Annotated[
         list[int] | None,
         typer.Option(
@@ -135,10 +145,15 @@ def choose(
     Example: bayes-sd choose fit.nc --pair Qwen3-8B --rate 2 --rate 8 --acceptance 0.7
     """
     with spoken_warnings() as said:
-        name, loads = _loads(rate, concurrency)
+        name, loads = loads_of(rate, concurrency)
         if not loads and not break_even:
             raise ArgumentError(
                 "choose needs a load (--rate 4 or --concurrency 16) or --break-even 3."
+            )
+        if len(loads) != 1 and (utility != "mean" or slo):
+            raise ArgumentError(
+                f"--utility and --slo must come with one load. Got {len(loads)} instead: ask for "
+                "each by itself."
             )
         from bayes_sd.break_even import break_even_rate
         from bayes_sd.decide import choose_draft_length, convergence_note
@@ -148,7 +163,7 @@ def choose(
 
         tree = load(fit_file)
         start = loads[0] if loads else 1.0
-        scenario = _scenario(tree, pair, name, start, acceptance, arrivals, input_len, output_len)
+        scenario = scenario_of(tree, pair, name, start, acceptance, arrivals, input_len, output_len)
         scenario = scenario.with_(max_num_seqs=max_num_seqs)
         note = convergence_note(tree)
         document: dict[str, Any] = {"command": "choose", "converged": not note, "convergence": note}
@@ -156,7 +171,12 @@ def choose(
         views: list[Any] = []
         if len(loads) == 1:
             decision = choose_draft_length(
-                tree, scenario, candidates=draft_length, random_seed=seed
+                tree,
+                scenario,
+                utility=utility,
+                slo=slo,
+                candidates=draft_length,
+                random_seed=seed,
             )
             document["decision"] = {name: start, **decision.to_dict()}
             views.append(render_decision(decision, f"{scenario.pair} at {start:g} {_unit(name)}"))
@@ -185,7 +205,7 @@ def _unit(name: str) -> str:
     return "requests/s" if name == "request_rate_rps" else "requests in flight"
 
 
-def _scenario(
+def scenario_of(
     tree: Any,
     pair: str | None,
     name: str,

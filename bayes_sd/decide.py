@@ -12,6 +12,8 @@ from bayes_sd.decision import Decision
 from bayes_sd.exceptions import ArgumentError, ConvergenceWarning, ExtrapolationWarning
 from bayes_sd.predict import predict_latency
 from bayes_sd.scenario import Scenario
+from bayes_sd.slo import Slo
+from bayes_sd.utilities import check_utility, criterion_of, losses_of, meaning_of
 from bayes_sd.validate import positive, whole_number
 
 Floats = npt.NDArray[np.float64]
@@ -118,11 +120,13 @@ def choose_draft_length(
     tree: xr.DataTree,
     scenario: Scenario,
     *,
+    utility: str = "mean",
+    slo: Slo | str | None = None,
     candidates: Sequence[int] | None = None,
     max_regret: float = MAX_REGRET,
     random_seed: int = 0,
 ) -> Decision:
-    """Choose the draft length with the least expected regret in mean latency.
+    """Choose the draft length with the least expected regret, by default in mean latency.
 
     Parameters
     ----------
@@ -130,10 +134,17 @@ def choose_draft_length(
         Result of `fit`.
     scenario : Scenario
         Pair, load, lengths and acceptance; its own draft length is not used.
+    utility : str
+        What is compared: ``mean`` latency; a percentile of requests, such as ``p95``; ``slo``, the
+        probability that an objective is met; ``goodput``, requests per second within it; ``cost``,
+        server time per answer token at a concurrency; ``cvar``, mean latency in the worst tenth of
+        the draws, for those who fear being wrong more than they like being right.
+    slo : Slo or str, optional
+        The objective of ``slo`` and ``goodput``, such as ``"e2e_p95 <= 2.0"``.
     candidates : sequence of int, optional
         Draft lengths to compare; by default 0 (off) and those measured with the pair.
     max_regret : float
-        Expected regret above which the answer is "not enough data".
+        Expected regret, a share of the loss, above which the answer is "not enough data".
     random_seed : int
         Seed of the predictions.
 
@@ -144,7 +155,7 @@ def choose_draft_length(
     Raises
     ------
     ArgumentError, UnknownPairError, DataError
-        As `predict_latency`; or if there is no candidate.
+        As `predict_latency` and `check_utility`; or if there is no candidate.
 
     Warns
     -----
@@ -160,11 +171,17 @@ def choose_draft_length(
     5
     """
     positive(max_regret, "max_regret")
+    objective = check_utility(utility, slo, scenario)
     note = warn_first(tree)
     lengths = draft_lengths(tree, scenario, candidates)
     arms = [scenario.with_(num_speculative_tokens=k) for k in lengths]
     draws = predict_latency(tree, arms, random_seed=random_seed)
-    decision = decide_from_draws(draws, lengths, max_regret=max_regret, note=note)
+    losses = losses_of(
+        tree, arms, utility, objective, latency_s=draws["e2e_s"].values, random_seed=random_seed
+    )
+    decision = decide_from_draws(
+        draws, lengths, losses=losses, utility=utility, max_regret=max_regret, note=note
+    )
     if decision.choice is not None:
         at = lengths.index(decision.choice)
         if decision.status[at] == "extrapolated":
@@ -178,7 +195,13 @@ def choose_draft_length(
 
 
 def decide_from_draws(
-    draws: xr.Dataset, lengths: Sequence[int], *, max_regret: float = MAX_REGRET, note: str = ""
+    draws: xr.Dataset,
+    lengths: Sequence[int],
+    *,
+    losses: Floats | None = None,
+    utility: str = "mean",
+    max_regret: float = MAX_REGRET,
+    note: str = "",
 ) -> Decision:
     """Turn draws of the candidates' latency into a decision.
 
@@ -188,6 +211,10 @@ def decide_from_draws(
         Result of `predict_latency`, one scenario per candidate, in the candidates' order.
     lengths : sequence of int
         The candidates.
+    losses : array[draw, candidate], optional
+        Result of `losses_of`; by default the latency.
+    utility : str
+        What the losses are.
     max_regret : float
         Expected regret above which the answer is "not enough data".
     note : str
@@ -198,15 +225,20 @@ def decide_from_draws(
     Decision
     """
     latency: Floats = draws["e2e_s"].values
-    best, regret = compare(latency)
+    losses = latency if losses is None else losses
+    best, regret = compare(losses)
     past = np.isinf(latency).mean(axis=0)
-    at = int(np.argmin(np.where(past > 0.5, 2.0, regret)))
+    usable = past <= 0.5 if past.min() <= 0.5 else np.ones(len(lengths), dtype=bool)
+    at = int(np.argmin(np.where(usable, criterion_of(losses, regret, utility), np.inf)))
     close = [k for i, k in enumerate(lengths) if i != at and regret[i] - regret[at] <= NEAR_TIE]
     low, median, high = np.quantile(latency, [0.05, 0.5, 0.95], axis=0, method="inverted_cdf")
     choice: int | None = lengths[at]
     if past.min() > 0.5:
         choice, verdict, close = None, "past capacity", []
         reason = f"every candidate is past capacity in at least {past.min():.0%} of the draws"
+    elif np.isinf(losses).all():
+        choice, verdict, close = None, "objective not met", []
+        reason = "no candidate meets the objective in any draw: lower the load, or ask for less"
     elif regret[at] > max_regret:
         verdict = "not enough data"
         reason = (
@@ -216,7 +248,7 @@ def decide_from_draws(
     elif close:
         verdict = "near tie"
         rivals = " and ".join(f"k = {k}" for k in close)
-        reason = f"k = {choice} is ahead of {rivals} by at most 1 % of latency"
+        reason = f"k = {choice} is ahead of {rivals} by at most 1 % ({meaning_of(utility)})"
     else:
         verdict = "choose"
         reason = f"k = {choice} has P(best) {best[at]:.2f}, expected regret {regret[at]:.1%}"
@@ -235,4 +267,5 @@ def decide_from_draws(
         tuple(str(s) for s in draws["outside"].values),
         str(draws.attrs["kind"]),
         note,
+        utility,
     )

@@ -15,16 +15,17 @@ class Decision:
     choice : int or None
         The candidate with the least expected regret; None where no candidate is worth naming.
     verdict : str
-        ``choose``, ``near tie``, ``not enough data`` or ``past capacity``.
+        ``choose``, ``near tie``, ``not enough data``, ``past capacity`` or ``objective not met``.
     reason : str
         Why, in one sentence.
     candidates : tuple of int
         Draft lengths compared; 0 is speculation off.
     probability_best : tuple of float
-        Per candidate: the share of draws in which its latency is the lowest.
+        Per candidate: the share of draws in which its loss is the lowest.
     expected_regret : tuple of float
-        Per candidate: mean of 1 - best latency / its latency, 0 to 1; 1 in draws where it is past
-        capacity and another is not.
+        Per candidate: mean of 1 - lowest loss / its loss, 0 to 1; 1 in draws where it is past
+        capacity, or misses the objective, and another does not. The loss is the mean latency
+        unless ``utility`` says otherwise.
     near_ties : tuple of int
         Candidates whose expected regret is within 0.01 of the choice's, the choice left out.
     median_e2e_s, low_e2e_s, high_e2e_s : tuple of float
@@ -37,6 +38,8 @@ class Decision:
         Kind of prediction that was compared.
     convergence : str
         Empty if the fit passed `diagnose`, else what to say first.
+    utility : str
+        What was compared; ``mean`` is the mean latency. See `choose_draft_length`.
     """
 
     choice: int | None
@@ -53,6 +56,7 @@ class Decision:
     outside: tuple[str, ...]
     kind: str
     convergence: str
+    utility: str = "mean"
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per candidate."""
@@ -77,6 +81,7 @@ class Decision:
             "reason": self.reason,
             "near_ties": list(self.near_ties),
             "kind": self.kind,
+            "utility": self.utility,
             "convergence": self.convergence,
             "candidates": [
                 {str(name): value for name, value in row.items()}

@@ -8,11 +8,11 @@ That probability never rises with load, also where a percentile of some draw sho
 Loads are tried on a grid, then about the quantiles of what was found, then by halving about the
 load where the probability passes the certainty: there the answer is that of `predict_latency` and
 `predict_quantiles`, not one of interpolation. Between two loads the slack limit / latency is
-interpolated along a line, which is exact for a latency linear in the batch: L = a + b rate L gives
-1 / L = (1 - b rate) / a.
+drawn as a line, term by term, which is exact for a latency linear in the batch: where L = a + b B,
+1 / L = (1 - b rate) / a, for B = rate L.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,10 +27,12 @@ IDLE = 1e-4  # of the highest load: as good as none
 TOLERANCE = 1e-4  # relative, of the load at the certainty
 _NUM_GRID = 14
 _LOWEST_SHARE = 1 / 64
-_NUM_QUANTILES = 10
+_LEVELS = (0.01, *np.arange(0.05, 0.96, 0.1), 0.99)
+_CAPACITY_LEVELS = (0.05, 0.3, 0.5, 0.7, 0.95)
 _MAX_RAISES = 20
 _MAX_HALVINGS = 40
 _MOST_SLACK = 1e9
+_SAME = 1e-6  # relative difference up to which two loads count as one
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,8 @@ class BrokenLoads:
     broken : array[draw]
         Load; 0 where the objective is broken when idle, infinite where it is met at every load
         that was tried.
-    last_alive, first_past : array[draw]
-        Highest load tried below capacity, and lowest tried past it (infinite if none).
+    capacity : array[draw]
+        Load above which requests pile up without end; infinite where none was given.
     binding : array[draw] of int
         Number of the term whose limit is tightest at the highest load tried that meets them all.
     at_certainty : float
@@ -58,8 +60,7 @@ class BrokenLoads:
     """
 
     broken: Floats
-    last_alive: Floats
-    first_past: Floats
+    capacity: Floats
     binding: npt.NDArray[np.int64]
     at_certainty: float
     p_met: float
@@ -78,7 +79,10 @@ class _Tried:
 
     def add(self, loads: Iterable[float]) -> None:
         """Predict at loads that were not tried yet."""
-        new = sorted({float(load) for load in loads} - set(self._rows))
+        new: list[float] = []
+        for load in sorted(float(load) for load in loads):
+            if np.all(abs(np.array([*self.loads, *new]) / load - 1) > _SAME):
+                new.append(load)
         if not new:
             return
         draws = self._draws_at(new)
@@ -103,25 +107,34 @@ class _Tried:
         """Whether the objective is met at a load and all lower ones, array[load, draw]."""
         return np.logical_and.accumulate(self._stack(1).astype(bool), axis=0)
 
-    @property
-    def past(self) -> Booleans:
-        """Whether the load is past capacity, array[load, draw]."""
-        return self._stack(2).astype(bool)
+    def capacity(self, about: Floats) -> Floats:
+        """Return each draw's capacity: a guess, moved between the loads below and past it."""
+        past = np.logical_or.accumulate(self._stack(2).astype(bool), axis=0)
+        below = (~past).sum(axis=0)
+        ends = np.concatenate([[0.0], self.loads, [np.inf]])
+        low, high = ends[below], ends[below + 1]
+        middle = np.where(np.isfinite(high), (low + high) / 2, low)
+        return np.where((about >= low) & (about <= high), about, middle)
 
     def first_broken(self) -> tuple[Floats, npt.NDArray[np.int64]]:
         """Return per draw the load at which it breaks the objective, and its tightest term."""
-        met, draw = self.met_so_far, np.arange(self.met_so_far.shape[1])
-        terms = self._stack(0).astype(float)  # (load, term, draw)
-        slack = terms.min(axis=1)
+        met = self.met_so_far
+        terms = np.moveaxis(self._stack(0).astype(float), 1, 0)  # (term, load, draw)
+        draw = np.arange(met.shape[1])
         after = np.minimum(met.sum(axis=0), len(self.loads) - 1)
         before = np.maximum(after - 1, 0)
-        high, low = slack[before, draw], slack[after, draw]
+        earlier = np.searchsorted(self.loads, 0.98 * self.loads[before], side="right") - 1
+        # The line through the loads on both sides; past capacity, that through two below it.
+        end = np.where(self._stack(2)[after, draw] & (earlier >= 0), earlier, after)
+        high, low = terms[:, before, draw], terms[:, end, draw]
+        step = self.loads[end] - self.loads[before]
+        fall = high - low
         with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.clip(np.where(high > low, (high - 1) / (high - low), 1.0), 0.0, 1.0)
-        step = self.loads[after] - self.loads[before]
-        broken = np.where(met[0], self.loads[before] + share * step, 0.0)
-        broken = np.where(met[-1], np.inf, broken)
-        return broken, terms[before, :, draw].argmin(axis=1).astype(np.int64)
+            further = np.where(fall * step > 0, (high - 1) * step / fall, np.inf)
+        room = self.loads[after] - self.loads[before]
+        broken = self.loads[before] + np.clip(further.min(axis=0), 0.0, room)
+        broken = np.where(met[0], np.where(met[-1], np.inf, broken), 0.0)
+        return broken, terms[:, before, draw].argmin(axis=0).astype(np.int64)
 
 
 def find_broken_loads(
@@ -130,7 +143,7 @@ def find_broken_loads(
     certainty: float,
     *,
     lowest: float | None = None,
-    may_rise: bool = True,
+    capacity: Floats | None = None,
 ) -> BrokenLoads:
     """Find the load at which each draw first breaks an objective.
 
@@ -139,13 +152,14 @@ def find_broken_loads(
     draws_at : callable
         Takes rising loads and returns their `slo_draws`, the same draws at every load.
     highest : float
-        Load near or past the capacity of most draws.
+        Load near or past the capacity of most draws; higher ones are tried while one draw in a
+        hundred meets the objective.
     certainty : float
         Probability to look for, above 0 and below 1.
     lowest : float, optional
         Load that counts as idle; by default 1e-4 of the highest.
-    may_rise : bool
-        Whether loads above ``highest`` are tried while one draw in a hundred meets the objective.
+    capacity : array[draw], optional
+        About where draws reach their capacity: loads are tried there, too. None if they have none.
 
     Returns
     -------
@@ -155,29 +169,25 @@ def find_broken_loads(
     idle = highest * IDLE if lowest is None else lowest
     first = max(highest * _LOWEST_SHARE, idle * 2)
     tried.add([idle, *np.geomspace(min(first, highest), highest, _NUM_GRID)])
-    raises = _MAX_RAISES if may_rise else 0
+    raises = _MAX_RAISES
     while raises and tried.met_so_far[-1].mean() > 0.01:
         tried.add([tried.loads[-1] * 4])
         raises -= 1
     for _ in range(2):
         found = tried.first_broken()[0]
-        inside = found[(found > tried.loads[0]) & np.isfinite(found)]
-        if len(inside):
-            levels = (np.arange(_NUM_QUANTILES) + 0.5) / _NUM_QUANTILES
-            tried.add(np.quantile(inside, levels, method="inverted_cdf"))
+        tried.add(_quantiles(found[(found > tried.loads[0]) & np.isfinite(found)], _LEVELS))
+        if capacity is not None:
+            near = tried.capacity(capacity)
+            tried.add(_quantiles(near[np.isfinite(near)], _CAPACITY_LEVELS))
     at_certainty = _halve(tried, certainty)
     met = tried.met_so_far
     found, binding = tried.first_broken()
-    alive = ~np.logical_or.accumulate(tried.past, axis=0)
-    count = alive.sum(axis=0)
-    padded = np.concatenate([[0.0], tried.loads, [np.inf]])
     at = 0 if at_certainty == 0 else int(np.searchsorted(tried.loads, at_certainty))
     at = min(at, len(tried.loads) - 1)
     status, outside = tried.label(float(tried.loads[at]))
     return BrokenLoads(
         found,
-        padded[count],
-        padded[count + 1],
+        np.full(found.shape, np.inf) if capacity is None else tried.capacity(capacity),
         binding,
         at_certainty,
         float(met[at].mean()),
@@ -187,9 +197,15 @@ def find_broken_loads(
     )
 
 
+def _quantiles(values: Floats, levels: Sequence[float]) -> Floats:
+    if not len(values):
+        return values
+    return np.asarray(np.quantile(values, levels, method="inverted_cdf"))
+
+
 def _halve(tried: _Tried, certainty: float) -> float:
     """Close in on the highest load up to which the objective is met with the certainty."""
-    for _ in range(_MAX_HALVINGS):
+    for attempt in range(_MAX_HALVINGS):
         enough = tried.met_so_far.mean(axis=1) >= certainty
         if enough.all():
             return np.inf
@@ -199,5 +215,10 @@ def _halve(tried: _Tried, certainty: float) -> float:
         low, high = tried.loads[number - 1], tried.loads[number]
         if high <= low * (1 + TOLERANCE):
             break
-        tried.add([np.sqrt(low * high)])
+        ordered = np.sort(tried.first_broken()[0])
+        left = np.arange(len(ordered), 0, -1) / len(ordered)  # share that is not broken before each
+        guess = ordered[np.sum(left >= certainty) - 1]
+        around = guess * np.array([1 - 0.4 * TOLERANCE, 1 + 0.4 * TOLERANCE])
+        around = around[(around > low) & (around < high)]
+        tried.add(around if len(around) and attempt < 2 else [np.sqrt(low * high)])
     return float(low)

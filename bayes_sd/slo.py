@@ -241,7 +241,7 @@ def _limit_s(text: str, term: str) -> float:
             "limit of an SLO must be a number of seconds, or one with the unit 's' or 'ms'. "
             f"Got {text!r} in {term!r} instead. {EXAMPLE}"
         )
-    limit = float(found["number"]) / _SECONDS[found["unit"].lower()]
+    limit = float(Decimal(found["number"]) / _SECONDS[found["unit"].lower()])  # 6.1 ms is 0.0061
     if not 0 < limit < math.inf:
         raise ArgumentError(
             f"limit of an SLO must be above 0 and finite. Got {text!r} in {term!r} instead."

@@ -116,6 +116,10 @@ def slo_attainment(
     of them are answered within the lowest limit on a percentile, and none where a term on a mean
     is broken.
 
+    Both are those of the load asked for. Where load is extrapolated the misfit of a draw grows
+    with the distance, in either direction, so P(SLO met) may rise a little from one load to the
+    next: `MaxRate.probability_met` is the curve over load that never rises.
+
     Parameters
     ----------
     tree : xarray.DataTree

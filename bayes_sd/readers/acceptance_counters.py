@@ -3,7 +3,7 @@
 ``num_drafts`` counts, for each step and request, a draft that was verified; accepted tokens leave
 out the verifier's own. One series of accepted tokens per position exists from the start for each
 of the ``num_speculative_tokens`` that the server was given, so their number is the draft length,
-or its ceiling. Names and meanings: vLLM [1]_, Apache-2.0. Release 0.8 had drafted and accepted
+or its ceiling. Names and meanings: vLLM [1]_, Apache-2.0. Early 2025 had drafted and accepted
 tokens only. The engine before it (V0) added running totals to its counters, which are no counts.
 
 References

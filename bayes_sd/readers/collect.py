@@ -174,7 +174,7 @@ def _assemble(
     found: list[tuple[Path, str, str, Reading]],
     reports: dict[Path, FileReport],
     skipped: list[str],
-    beside: Any,
+    beside: companions.Beside,
     side: SideInformation,
     keep_requests: bool,
 ) -> ReadReport:
@@ -186,7 +186,7 @@ def _assemble(
     for path, _, _, reading in found:
         notes[path] = list(reading.notes)
         for run, requests in zip(reading.runs, reading.requests, strict=True):
-            cells, said = _complete(path, run, requests, beside, side)
+            cells, said = _complete(path, run, requests, beside, side, len(reading.runs))
             notes[path] += [text for text in said if text not in notes[path]]
             runs.append((path, cells))
             tables.append(requests)
@@ -224,10 +224,15 @@ def _assemble(
 
 
 def _complete(
-    path: Path, run: Cells, requests: pd.DataFrame | None, beside: Any, side: SideInformation
+    path: Path,
+    run: Cells,
+    requests: pd.DataFrame | None,
+    beside: companions.Beside,
+    side: SideInformation,
+    num_runs: int,
 ) -> tuple[Cells, list[str]]:
     """Add to a run what its companions and the user tell of it."""
-    joined, notes = beside.join(path, run, requests)
+    joined, notes = beside.join(path, run, requests, num_runs)
     told, said = side.cells(path, str(run.get("_entry", "")), joined)
     joined = {**joined, **told}
     if not is_blank(joined.get("_duration_s")) and "_duration_s" in told:

@@ -78,9 +78,14 @@ class Differences:
         return self.by(name, lambda labels: "").get("", math.nan)
 
     def mean(self, name: str) -> float:
-        """Return the mean of what a histogram took in; NaN if it took in nothing."""
-        count = self.total(f"{name}_count")
-        return self.total(f"{name}_sum") / count if count > 0 else math.nan
+        """Return the mean of what a histogram took in; NaN if nothing, or if lines are missing."""
+        ends = f"{name}_sum", f"{name}_count"
+        for page in (self._before, self._after):
+            sums, counts = (page.series.get(end, {}).keys() for end in ends)
+            if sums != counts:
+                return math.nan
+        total, count = (self.total(end) for end in ends)
+        return total / count if count > 0 else math.nan
 
     def _only_model(self) -> str:
         gained: dict[str, float] = {}

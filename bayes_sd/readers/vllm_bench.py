@@ -68,6 +68,7 @@ def _run(fields: Fields, reading: Reading) -> tuple[Cells, pd.DataFrame | None]:
         "output_tokens_per_s": fields.number("output_throughput"),
         "_duration_s": fields.number("duration"),
         "date": _day(fields.text("date")),
+        "_end_local": fields.text("date"),
     }
     run |= _latencies(fields)
     run |= _acceptance(fields, reading)

@@ -16,6 +16,7 @@ from bayes_sd.slo import Slo, SloTerm, as_slo, parse_term
         ("  P95  E2E<=2 S ", "e2e", "p95", "<=", 2.0),
         ("e2e-p99.90 ≤ .5", "e2e", "p99.9", "<=", 0.5),
         ("tpot_mean<30ms", "tpot", "mean", "<", 0.03),
+        ("tpot_mean<6.1ms", "tpot", "mean", "<", 0.0061),  # 6.1 / 1000 is another number
         ("mean ttft < 1.5e3 ms", "ttft", "mean", "<", 1.5),
         ("e2e_p50 <= 2.", "e2e", "p50", "<=", 2.0),
         ("ttft_p60 < 1", "ttft", "p60", "<", 1.0),

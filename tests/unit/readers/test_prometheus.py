@@ -17,6 +17,7 @@ from tests.damaged_results import checked
 
 FILES = Path(__file__).parents[2] / "files" / "prometheus"
 BOTH = FILES / "before_and_after_k3.txt"
+LENGTHS = {"input_len_tokens": 64.0, "output_len_tokens": 64.0}
 LOAD = {"load_kind": "open", "request_rate_rps": 2.0}
 
 
@@ -236,11 +237,13 @@ def test_damage_ends_in_a_reading_or_a_typed_error(tmp_path_factory, edits, drop
     path = write(tmp_path_factory.mktemp("damaged"), text)
     try:
         reading = prometheus.read(Content(path))
+        assert len(reading.runs) + len(reading.skipped) == 1
+        if reading.runs:  # figures that were changed may contradict each other
+            checked(
+                [{"input_len_tokens": 9.0, "output_len_tokens": 64.0, **reading.runs[0], **LOAD}]
+            )
     except BayesSdError:
         return
-    assert len(reading.runs) + len(reading.skipped) == 1
-    if reading.runs and reading.runs[0].get("input_len_tokens"):
-        assert len(checked([{"output_len_tokens": 64.0, **reading.runs[0], **LOAD}])) == 1
 
 
 def test_a_long_page_is_read_in_its_time(tmp_path):

@@ -88,6 +88,12 @@ def test_means_are_sums_over_counts():
     assert cells["num_requests"] == 40
 
 
+def test_histogram_with_a_missing_line_has_no_mean():
+    name = "vllm:e2e_request_latency_seconds"
+    cells, _ = gained({f"{name}_sum": 30}, {f"{name}_sum": 50, f"{name}_count": 100})
+    assert "mean_e2e_s" not in cells
+
+
 def test_former_name_of_the_gap_between_deliveries():
     name = "vllm:time_per_output_token_seconds"
     before = {f"{name}_sum": 0, f"{name}_count": 0}
