@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bayes_sd.acceptance_predict import predict_acceptance_length
+    from bayes_sd.attainment import SloAttainment, slo_attainment
     from bayes_sd.break_even import BreakEven, break_even_rate
+    from bayes_sd.capacity import MaxRate, max_rate
     from bayes_sd.check import prior_predictive_latency
     from bayes_sd.convergence import Verdict, diagnose
     from bayes_sd.curves import latency_curves
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
     from bayes_sd.datasets import load_atom_moe, load_h200_70b, load_scaling_study, load_vllm_cpu
     from bayes_sd.decide import choose_draft_length
     from bayes_sd.decision import Decision
+    from bayes_sd.drafter_size import compare_drafter_sizes
     from bayes_sd.fitting import fit
     from bayes_sd.frames import check_runs
+    from bayes_sd.goodput_rate import Goodput, goodput
     from bayes_sd.model import build_model
     from bayes_sd.pair_comparison import PairComparison, compare_pairs
     from bayes_sd.plots.calibration import plot_calibration
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from bayes_sd.priors import default_priors
     from bayes_sd.readers.collect import read_report, read_runs
     from bayes_sd.readers.report import ReadReport
+    from bayes_sd.replicas import Replicas, replicas_needed
     from bayes_sd.request_statistics import summarise_requests
     from bayes_sd.run_value import NextRun, next_run
     from bayes_sd.runs_needed import runs_until_sure
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
     from bayes_sd.simulate_serving import simulate_run
     from bayes_sd.simulate_settings import SimulatedDrafter, SimulatedExperts, SimulatedServer
     from bayes_sd.simulate_table import SimulatedRun
+    from bayes_sd.slo import Slo, SloTerm
     from bayes_sd.storage import load, save
     from bayes_sd.summary import summarise
     from bayes_sd.uniformity import calibration_verdict
@@ -87,6 +93,17 @@ _MODULE_OF = {
     "predict_quantiles": "predict",
     "compare_pairs": "pair_comparison",
     "PairComparison": "pair_comparison",
+    "compare_drafter_sizes": "drafter_size",
+    "Slo": "slo",
+    "SloTerm": "slo",
+    "slo_attainment": "attainment",
+    "SloAttainment": "attainment",
+    "goodput": "goodput_rate",
+    "Goodput": "goodput_rate",
+    "max_rate": "capacity",
+    "MaxRate": "capacity",
+    "replicas_needed": "replicas",
+    "Replicas": "replicas",
     "next_run": "run_value",
     "NextRun": "run_value",
     "runs_until_sure": "runs_needed",
@@ -116,10 +133,13 @@ _MODULE_OF = {
 __all__ = [
     "BreakEven",
     "Decision",
+    "Goodput",
+    "MaxRate",
     "NextRun",
     "PairComparison",
     "Prior",
     "ReadReport",
+    "Replicas",
     "Scenario",
     "SimulatedArm",
     "SimulatedDrafter",
@@ -127,6 +147,9 @@ __all__ = [
     "SimulatedLoad",
     "SimulatedRun",
     "SimulatedServer",
+    "Slo",
+    "SloAttainment",
+    "SloTerm",
     "Verdict",
     "__version__",
     "break_even_rate",
@@ -134,6 +157,7 @@ __all__ = [
     "calibration_verdict",
     "check_runs",
     "choose_draft_length",
+    "compare_drafter_sizes",
     "compare_pairs",
     "default_priors",
     "diagnose",
@@ -141,6 +165,7 @@ __all__ = [
     "effective_batch",
     "fit",
     "fitted_pairs",
+    "goodput",
     "latency_curves",
     "latency_shares",
     "load",
@@ -148,6 +173,7 @@ __all__ = [
     "load_h200_70b",
     "load_scaling_study",
     "load_vllm_cpu",
+    "max_rate",
     "next_run",
     "plot_calibration",
     "plot_draft_length",
@@ -159,12 +185,14 @@ __all__ = [
     "prior_sensitivity",
     "read_report",
     "read_runs",
+    "replicas_needed",
     "run_sbc",
     "runs_until_sure",
     "save",
     "simulate_run",
     "simulate_runs",
     "simulated_capacity_rps",
+    "slo_attainment",
     "summarise",
     "summarise_requests",
     "to_dataset",

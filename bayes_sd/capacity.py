@@ -107,6 +107,7 @@ class MaxRate:
         """Return the answer in words."""
         parts = [self.convergence] if self.convergence else []
         name = f"{self.scenario.pair}, k = {self.scenario.num_speculative_tokens}: {self.slo}"
+        name += " in one fresh run" if self.kind == "run" else ""
         if self.verdict == "found":
             low, middle, high = self.interval()
             parts.append(

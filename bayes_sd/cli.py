@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from bayes_sd.cli_ask import choose, predict
+from bayes_sd.cli_capacity import capacity
 from bayes_sd.cli_compare import compare, next_run
 from bayes_sd.cli_demo import demo
 from bayes_sd.cli_fit import check, fit
@@ -35,7 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, read, fit, check, predict, choose):
+for command in (demo, read, fit, check, predict, choose, capacity):
     app.command()(command)
 app.command()(compare)
 app.command("next-run")(next_run)

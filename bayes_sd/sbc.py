@@ -13,23 +13,20 @@ References
 """
 
 import time
-import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import arviz as az
 import numpy as np
-import pymc as pm
 import xarray as xr
-from pytensor.graph.traversal import ancestors
 from rich.progress import track
 
 from bayes_sd.data import to_dataset
-from bayes_sd.exceptions import ArgumentError, AssumptionWarning, DataError
 from bayes_sd.fitting import CompiledModel, compile_model, sample
-from bayes_sd.generate import design_of, generate_latency, with_responses
+from bayes_sd.generate import design_of, with_responses
 from bayes_sd.model import build_model
+from bayes_sd.prior_simulation import check_replaceable, simulate_from_prior
 from bayes_sd.priors import Prior, check_priors, default_priors
 from bayes_sd.sbc_mistakes import WRONG, Mistake
 from bayes_sd.sbc_quantities import Quantity, default_quantities, parameter_draws, with_fixed
@@ -37,9 +34,7 @@ from bayes_sd.start import starting_point
 from bayes_sd.uniformity import rank_of_first
 from bayes_sd.validate import one_of, whole_number
 
-MAX_REJECTED = 0.02
 MAX_REPEATS = 3
-NOT_DRAWN = ("latency_log_density",)  # hangs on the data, and is a test quantity of its own
 
 
 def run_sbc(
@@ -129,20 +124,20 @@ def run_sbc(
     chosen = default_quantities(data) if quantities is None else quantities
     model = build_model(data, priors, replaceable=True)
     check_replaceable(model)
-    truths, generated, num_drawn = _simulate(
-        data, model, mistake, num_simulations, np.random.default_rng(random_seed)
+    truths, generated, num_drawn = simulate_from_prior(
+        data, model, num_simulations, np.random.default_rng(random_seed), mistake=mistake
     )
     begun = time.perf_counter()
     first = with_responses(data, generated.isel(sample=0))
     compiled = compile_model(mistake.change(model), starting_point(first, priors))
     ready = time.perf_counter()
     rows = []
-    for i in track(range(num_simulations), "calibration", disable=not progressbar):
-        simulated = with_responses(data, generated.isel(sample=i))
-        changed = compiled.compiled.with_data(**data_of_model(simulated, priors))
+    each = each_data_set(compiled, data, generated, priors)
+    progress = track(each, "calibration", num_simulations, disable=not progressbar)
+    for i, (simulated, changed) in enumerate(progress):
         rows.append(
             _rank_one(
-                replace(compiled, compiled=changed),
+                changed,
                 simulated,
                 truths.isel(sample=[i]),
                 chosen,
@@ -163,6 +158,35 @@ def run_sbc(
     )
 
 
+def each_data_set(
+    compiled: CompiledModel, design: xr.Dataset, generated: xr.Dataset, priors: dict[str, Prior]
+) -> Iterator[tuple[xr.Dataset, CompiledModel]]:
+    """Yield each generated data set, and the compiled model with its responses in place.
+
+    Parameters
+    ----------
+    compiled : CompiledModel
+        Result of `compile_model`, of ``build_model(design, priors, replaceable=True)``.
+    design : xarray.Dataset
+        Result of `to_dataset`.
+    generated : xarray.Dataset
+        Result of `generate_latency`, dim ``sample``.
+    priors : dict of str to Prior
+        Table of priors.
+
+    Yields
+    ------
+    data : xarray.Dataset
+        The design with the responses of one sample.
+    compiled : CompiledModel
+        The same compilation, to `sample` from.
+    """
+    for i in range(generated.sizes["sample"]):
+        simulated = with_responses(design, generated.isel(sample=i))
+        changed = compiled.compiled.with_data(**data_of_model(simulated, priors))
+        yield simulated, replace(compiled, compiled=changed)
+
+
 def data_of_model(data: xr.Dataset, priors: dict[str, Prior]) -> dict[str, np.ndarray]:
     """Return the values of a model's data variables by name, without compiling anything.
 
@@ -174,69 +198,6 @@ def data_of_model(data: xr.Dataset, priors: dict[str, Prior]) -> dict[str, np.nd
         Table of priors.
     """
     return {v.name: v.get_value() for v in build_model(data, priors, replaceable=True).data_vars}
-
-
-def check_replaceable(model: pm.Model) -> None:
-    """Raise if a response of a model is a constant, so that every simulation would keep it.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        Result of ``build_model(data, replaceable=True)``.
-
-    Raises
-    ------
-    ArgumentError
-        If an observed variable does not hang on any data variable.
-    """
-    known = set(model.data_vars)
-    fixed = [
-        v.name for v in model.observed_RVs if not known & set(ancestors([model.rvs_to_values[v]]))
-    ]
-    if fixed:
-        raise ArgumentError(
-            f"the responses of the model must all be data. Got constants for {fixed} instead: "
-            "leave these responses out of the design, or make them pm.Data in build_model."
-        )
-
-
-def _simulate(
-    data: xr.Dataset,
-    model: pm.Model,
-    mistake: Mistake,
-    num_simulations: int,
-    rng: np.random.Generator,
-) -> tuple[xr.Dataset, xr.Dataset, int]:
-    """Return truths and data of the draws of the prior that give any, and how many were tried."""
-    names = [v.name for v in (*model.free_RVs, *model.deterministics) if v.name not in NOT_DRAWN]
-    tried = num_simulations + 10 + num_simulations // 10
-    prior = pm.sample_prior_predictive(
-        tried,
-        model=model,
-        var_names=names,
-        random_seed=int(rng.integers(2**31)),
-        compile_kwargs={"mode": "FAST_COMPILE"},
-    )["prior"].to_dataset()
-    truths = prior.isel(chain=0, drop=True).rename(draw="sample")
-    steps = None if mistake.steps is None else mistake.steps(data, truths)
-    generated = generate_latency(data, truths, rng, num_steps=steps)
-    usable = np.isfinite(generated["mean_e2e_s"].values).all(axis=1)
-    kept = np.flatnonzero(usable)[:num_simulations]
-    if len(kept) < num_simulations:
-        raise DataError(
-            f"{tried - usable.sum()} of {tried} draws of the prior are past capacity at the "
-            "design's rates. Lower the rates, or give narrower priors."
-        )
-    num_drawn = int(kept[-1]) + 1
-    if num_drawn - num_simulations > MAX_REJECTED * num_drawn:
-        warnings.warn(
-            f"{num_drawn - num_simulations} of {num_drawn} draws of the prior are past capacity "
-            "at the design's rates and were drawn again: the ranks are those of another prior. "
-            "Lower the rates, or give narrower priors.",
-            AssumptionWarning,
-            stacklevel=3,
-        )
-    return truths.isel(sample=kept), generated.isel(sample=kept), num_drawn
 
 
 def _rank_one(

@@ -139,26 +139,47 @@ def parameter_draws(
     xarray.DataArray
         Dims (row, quantity); row 0 is the truth, then the draws, chain after chain.
     """
-    whole: dict[str, Any] = {}
+    tree = tree_with_truth(posterior, truth, data)
+    together = tree["posterior"].to_dataset().isel(chain=0)
     columns: dict[str, np.ndarray] = {}
     for name in map(str, truth.data_vars):
-        first = truth[name].transpose("sample", ...)
-        drawn = posterior[name].transpose("chain", "draw", ...).values
-        rows = np.concatenate([first.values, drawn.reshape(-1, *first.shape[1:])])
-        whole[name] = (("draw", *first.dims[1:]), rows)
-        columns |= _elements(name, rows)
-    tree = xr.DataTree.from_dict(
-        {
-            "posterior": xr.Dataset(whole, coords=_labels(truth)).expand_dims("chain"),
-            "constant_data": data,
-            "/": xr.Dataset(attrs={"passed": 1, "verdict": ""}),
-        }
-    )
+        columns |= _elements(name, together[name].values)
     columns |= {name: function(tree, random_seed) for name, function in quantities.items()}
     return xr.DataArray(
         np.stack(list(columns.values()), axis=-1),
         dims=("row", "quantity"),
         coords={"quantity": list(columns)},
+    )
+
+
+def tree_with_truth(posterior: xr.Dataset, truth: xr.Dataset, data: xr.Dataset) -> xr.DataTree:
+    """Return a fit of one chain whose first draw is the truth.
+
+    Any function of a fit then gives its value for the truth as the first draw, and its posterior
+    as the others.
+
+    Parameters
+    ----------
+    posterior, truth, data
+        As in `parameter_draws`.
+
+    Returns
+    -------
+    xarray.DataTree
+        Groups ``posterior`` and ``constant_data``; marked as converged.
+    """
+    whole: dict[str, Any] = {}
+    for name in map(str, truth.data_vars):
+        first = truth[name].transpose("sample", ...)
+        drawn = posterior[name].transpose("chain", "draw", ...).values
+        rows = np.concatenate([first.values, drawn.reshape(-1, *first.shape[1:])])
+        whole[name] = (("draw", *first.dims[1:]), rows)
+    return xr.DataTree.from_dict(
+        {
+            "posterior": xr.Dataset(whole, coords=_labels(truth)).expand_dims("chain"),
+            "constant_data": data,
+            "/": xr.Dataset(attrs={"passed": 1, "verdict": ""}),
+        }
     )
 
 

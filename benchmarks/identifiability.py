@@ -56,11 +56,11 @@ DRAFTERS = {
     )
     for size, acceptance, fixed, per_request in SIZES
 }
-BOOT, BOOT_SD, REQUESTS, LENGTHS = "simulated, boot ", 0.01, 400, ((1024, 128), (256, 256))
+BOOT, BOOT_SD, REQUESTS, LENGTHS = "simulated, boot ", 0.01, 2000, ((1024, 128), (256, 256))
 FULL, SHARES = 10, (0.15, 0.3, 0.45, 0.6, 0.8, 1.0)  # of what is completed with so many in flight
 PARTS = ("drafting", "verifying", "sum", "ratio")
 COSTS = ("draft_per_request_s", "verify_growth_per_draft", "verify_per_request_s")
-DRAWS, QUICK = ({"draws": n, "tune": t, "chains": 4} for n, t in ((2500, 1000), (50, 100)))
+DRAWS, QUICK = ({"draws": n, "tune": t, "chains": 2} for n, t in ((2000, 1000), (50, 100)))
 ALIKE = 1.15  # widths within this factor of each other
 THREE, ONE, CPU = tuple(DRAFTERS), ("drafter-0.5b",), ("drafter-a60", "drafter-a85")
 # By name: study, drafters, and how many server starts of a draft length to learn from.
@@ -109,7 +109,7 @@ def runs_of(study: str) -> pd.DataFrame:
                     input_len_tokens=LENGTHS[(i + boot) % 2][0],
                     output_len_tokens=LENGTHS[(i + boot) % 2][1],
                     num_requests=REQUESTS,
-                    warmup_requests=REQUESTS,
+                    warmup_requests=500,
                 )
                 rate = share * bs.simulated_capacity_rps(small, load)
                 loads.append(replace(load, request_rate_rps=rate))

@@ -74,6 +74,7 @@ def test_just_below_it_is_met_with_the_certainty_and_just_above_it_is_not(wide, 
     assert met[0] >= met[1] >= certainty > met[2]
     assert found.p_slo_met == met[1]
     assert found.scenario.request_rate_rps == found.rate
+    assert ("in one fresh run is met up to" in found.statement()) == (kind == "run")
 
 
 def test_the_tightest_term_of_several_decides(wide):
@@ -163,9 +164,9 @@ def test_the_search_finds_the_closed_form_of_a_linear_queue():
         np.testing.assert_allclose(found.broken, expected, rtol=1e-6, atol=1e-3)
         # 450 of 500 draws meet it up to where the 51st breaks.
         assert found.at_certainty == pytest.approx(np.sort(expected)[50], rel=2e-4)
-        for q in (0.1, 0.5, 0.9):
+        for q in (0.05, 0.5, 0.95):  # though the guess was 5 % too high
             capacity = np.quantile(1 / growth, q)
-            assert np.quantile(found.capacity, q) == pytest.approx(capacity, rel=0.03)
+            assert np.quantile(found.capacity, q) == pytest.approx(capacity, rel=0.02)
 
 
 def test_a_draw_that_recovers_under_load_stays_broken():

@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
+from bayes_sd.attainment import slo_attainment
 from bayes_sd.scenario import Scenario
 from bayes_sd.slo import Slo
-from bayes_sd.slo_attainment import slo_attainment
 from bayes_sd.validate import probability
 
 Floats = npt.NDArray[np.float64]

@@ -6,14 +6,14 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from bayes_sd.attainment import slo_attainment
 from bayes_sd.exceptions import ArgumentError, ConvergenceWarning, DataError
-from bayes_sd.goodput import goodput
+from bayes_sd.goodput_rate import goodput
 from bayes_sd.physics.request_quantiles import request_draws, request_quantile
 from bayes_sd.predict import predict_latency, predict_quantiles
 from bayes_sd.request_latency import Spread
 from bayes_sd.scenario import Scenario
 from bayes_sd.slo import Slo
-from bayes_sd.slo_attainment import slo_attainment
 from bayes_sd.slo_draws import share_within
 from tests.edited_fit import FIRST_TOKEN, edited_fit
 from tests.fake_fit import fake_fit

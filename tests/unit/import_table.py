@@ -1,0 +1,132 @@
+"""Who may import whom: read by `test_import_rules`, which says what the lines mean."""
+
+# module     | libraries                     | modules of bayes_sd
+TABLE = """
+exceptions        |                               |
+schema_columns    |                               |
+schema            |                               | schema_columns
+validate          | ARRAYS                        | exceptions schema
+physics.*         | numpy                         |
+simulate_*        | numpy pandas scipy numba      | LOW
+simulate          | numpy pandas rich             | LOW simulate_*
+labels            | ARRAYS                        | LOW
+run_checks        | numpy pandas                  | LOW
+acceptance_counts | numpy pandas                  | LOW run_checks
+run_variables     | ARRAYS                        | LOW run_checks
+request_statistics | numpy pandas                 | LOW run_variables
+unit_checks       | numpy pandas                  | LOW
+frames            | numpy pandas                  | LOW run_checks unit_checks
+equivalent_rate   | scipy                         | physics.*
+draft_shapes      | numpy pandas                  | LOW acceptance_counts equivalent_rate
+data              | ARRAYS                        | LOW frames ROWS draft_shapes
+datasets          | numpy pandas                  | LOW frames
+prior             | numpy scipy                   | LOW
+acceptance_priors |                               | prior
+acceptance_levels | numpy xarray                  | LOW physics.*
+acceptance_likelihoods | numpy GRAPH              | LOW
+percentile_ratios | numpy scipy                   | LOW physics.*
+tail_likelihood   | numpy GRAPH                   | LOW physics.* percentile_ratios
+priors            | ARRAYS GRAPH scipy            | LOW physics.* prior acceptance_priors
+population        | ARRAYS GRAPH                  | LOW priors
+run_load          | numpy xarray                  | LOW physics.*
+expert_graph      | ARRAYS GRAPH                  | LOW physics.* labels priors
+acceptance_graph  | ARRAYS GRAPH                  | LOW physics.* priors population
++ acceptance_levels acceptance_likelihoods
+likelihoods       | ARRAYS GRAPH                  | LOW physics.*
+shares_of_sums    | GRAPH                         |
+graph             | ARRAYS GRAPH                  | LOW physics.* labels priors population
++ shares_of_sums expert_graph
+ttft_graph        | ARRAYS GRAPH                  | LOW prior priors population run_load
++ shares_of_sums
+least_squares     | ARRAYS scipy                  | LOW physics.* labels priors run_load
++ acceptance_graph acceptance_levels
+percentile_graph  | ARRAYS GRAPH                  | LOW physics.* prior population run_load
++ acceptance_levels percentile_ratios tail_likelihood
+model             | ARRAYS GRAPH                  | LOW physics.* data priors likelihoods graph
++ run_load population acceptance_graph expert_graph ttft_graph percentile_graph
++ least_squares
+start             | ARRAYS scipy                  | LOW priors graph least_squares
+convergence       | ARRAYS arviz                  | LOW
+storage           | ARRAYS                        | LOW
+fitting           | ARRAYS GRAPH nutpie           | LOW data priors model start convergence
++ storage acceptance_graph least_squares
+scenario          | numpy pandas                  | LOW
+posterior         | numpy xarray                  | LOW physics.* labels scenario acceptance_levels
++ equivalent_rate
+support           | numpy xarray                  | LOW physics.* scenario
+new_pairs         | numpy xarray scipy            | LOW physics.* priors scenario posterior
+configuration     | numpy xarray                  | LOW physics.* run_load scenario posterior
++ new_pairs
+request_latency   | numpy                         | LOW physics.* configuration percentile_ratios
++ acceptance_levels
+sensitivity       | ARRAYS arviz scipy            | LOW prior priors new_pairs
+predict           | ARRAYS scipy                  | LOW physics.* scenario posterior support
++ configuration request_latency
+acceptance_predict | ARRAYS                       | LOW physics.* acceptance_levels posterior
+summary           | ARRAYS                        | LOW
+shares            | ARRAYS                        | LOW physics.* scenario predict configuration
+decision          | pandas                        |
+slo               |                               | LOW
+slo_draws         | ARRAYS scipy                  | LOW physics.* scenario predict configuration slo
++ request_latency
+utilities         | ARRAYS                        | LOW scenario predict slo slo_draws
+decide            | ARRAYS                        | LOW physics.* scenario predict decision
++ configuration slo utilities
+attainment        | ARRAYS                        | LOW scenario decide slo slo_draws
+goodput_rate      | ARRAYS                        | LOW scenario slo attainment
+rate_search       | numpy                         | LOW slo_draws
+capacity_draws    | numpy xarray                  | LOW physics.* support configuration
+capacity          | ARRAYS                        | LOW scenario decide configuration slo slo_draws
++ rate_search capacity_draws
+traffic           | numpy pandas                  | LOW
+replicas          | ARRAYS                        | LOW scenario slo capacity traffic
+policy            | ARRAYS                        | LOW physics.* scenario predict decide
+pair_comparison   | ARRAYS                        | LOW scenario predict decide
+drafter_size      | xarray                        | LOW scenario configuration pair_comparison
+run_value         | ARRAYS                        | LOW scenario predict decide
+runs_needed       | numpy xarray                  | LOW scenario decide run_value
+break_even        | ARRAYS                        | LOW physics.* scenario support predict decide
++ configuration
+curves            | ARRAYS                        | LOW scenario support predict decide
++ configuration
+run_law           | ARRAYS scipy                  | LOW physics.* labels posterior acceptance_graph
++ run_load
++ acceptance_levels expert_graph likelihoods
+check             | ARRAYS pymc                   | LOW data prior model run_law
+generate_counts   | ARRAYS scipy                  | LOW acceptance_likelihoods run_law
+generate          | ARRAYS                        | LOW physics.* run_load run_law
++ generate_counts ttft_graph
+uniformity        | ARRAYS scipy                  | LOW
+sbc_quantities    | ARRAYS                        | LOW physics.* scenario posterior predict
++ configuration
++ break_even run_law generate_counts
+sbc_mistakes      | ARRAYS GRAPH                  | LOW run_law
+sbc               | ARRAYS GRAPH nutpie rich arviz | LOW data priors model start fitting generate
++ uniformity
++ run_law sbc_quantities sbc_mistakes
+measured_acceptance | numpy xarray                | LOW physics.* acceptance_levels
+baselines         | ARRAYS scipy                  | LOW physics.* measured_acceptance
+readers.*         | numpy pandas orjson zstandard pyarrow rich | LOW frames request_statistics
++ run_variables
+plots.*           | ARRAYS matplotlib arviz_plots | LOW
+report            | ARRAYS rich                   | LOW MIDDLE plots.*
+render            | ARRAYS rich                   | LOW convergence decision policy break_even
+demo              | ARRAYS rich matplotlib        | LOW MIDDLE SHOWN
+cli_*             | ARRAYS rich typer             | LOW MIDDLE SHOWN readers.* demo
+cli               | ARRAYS rich typer             | LOW MIDDLE SHOWN readers.* demo cli_*
+__init__          |                               | LOW MIDDLE datasets readers.* plots.* report
+"""
+SETS = {
+    "ARRAYS": ["numpy", "pandas", "xarray"],
+    "GRAPH": ["pymc", "pytensor"],
+    "LOW": ["exceptions", "schema", "schema_columns", "validate"],
+    "ROWS": ["run_checks", "labels", "acceptance_counts", "run_variables"],
+    "MIDDLE": (
+        "frames data priors model convergence storage fitting check scenario posterior predict "
+        "summary shares decision decide policy break_even curves sensitivity prior "
+        "acceptance_predict sbc pair_comparison run_value runs_needed drafter_size slo "
+        "utilities attainment goodput_rate capacity replicas "
+        "uniformity request_statistics simulate simulate_*"
+    ).split(),
+    "SHOWN": ["datasets", "plots.*", "report", "render"],
+}
