@@ -12,8 +12,8 @@ import xarray as xr
 
 from bayes_sd.decide import MAX_REGRET, NEAR_TIE, compare, draft_lengths, warn_first
 from bayes_sd.exceptions import ArgumentError, AssumptionWarning
+from bayes_sd.load_draws import LoadDraws, predict_over_loads
 from bayes_sd.policy_path import PAST_CAPACITY, falling_path
-from bayes_sd.predict import LoadDraws, predict_over_loads
 from bayes_sd.scenario import Scenario
 from bayes_sd.validate import not_negative, positive
 

@@ -5,7 +5,8 @@ on where it was. The first line of the file says what its worlds are; others are
 """
 
 import json
-import warnings
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,6 @@ import xarray as xr
 from numpy.typing import NDArray
 from rich.progress import track
 
-from bayes_sd.exceptions import ExtrapolationWarning
 from bayes_sd.fitting import CompiledModel, compile_model, sample
 from bayes_sd.generate import design_of, with_responses
 from bayes_sd.model import build_model
@@ -36,8 +36,8 @@ type Watched = Callable[[xr.Dataset, xr.Dataset], NDArray[np.float64]]
 class World:
     """One truth, the data it made, and the posterior of these data.
 
-    ``how`` says how the sampling went: draws, divergences, largest R-hat and smallest ESS of what
-    was watched.
+    ``how`` says how the sampling went: seconds, draws, divergences, largest R-hat and smallest ESS
+    of what was watched.
     """
 
     number: int
@@ -92,9 +92,11 @@ def fitted_worlds(
     for number, (data, changed) in track(
         zip(todo, each, strict=True), "worlds", total=len(todo), disable=len(todo) < 2
     ):
+        begun = time.perf_counter()
         posterior, how = settled_posterior(
             changed, lambda p, data=data: watched(p, data), random_seed + 1 + number
         )
+        how["sampling_s"] = time.perf_counter() - begun
         yield World(number, truths.isel(sample=[number]), data, posterior, how)
 
 
@@ -104,11 +106,9 @@ def settled_posterior(
     random_seed: int,
 ) -> tuple[xr.Dataset, dict[str, float]]:
     """Sample, with more draws until what is watched has settled."""
-    runs = compiled.model["score_weight"].get_value().size
     for repeat in range(MAX_REPEATS + 1):
         tree = sample(
             compiled,
-            score_weight=np.ones(runs),
             draws=DRAWS * 2**repeat,
             tune=TUNE,
             chains=CHAINS,
@@ -136,6 +136,15 @@ def tree_of(posterior: xr.Dataset, data: xr.Dataset) -> xr.DataTree:
             "/": xr.Dataset(attrs={"passed": 1, "verdict": ""}),
         }
     )
+
+
+def cache_folder(given: Path | None, *, quick: bool) -> Path:
+    """Return the folder of results: the one given, one that stays, or a new one to try things."""
+    if given is not None:
+        return given
+    if quick:
+        return Path(tempfile.mkdtemp(prefix="bayes_sd-worlds-"))
+    return Path(tempfile.gettempdir()) / "bayes_sd-worlds"
 
 
 def cached_worlds(path: Path, settings: dict[str, Any]) -> dict[int, dict[str, Any]]:
@@ -168,11 +177,3 @@ def append_world(path: Path, row: dict[str, Any]) -> None:
     cut = not path.read_bytes().endswith(b"\n")
     with path.open("a", encoding="utf-8") as file:
         file.write("\n" * cut + json.dumps(row, default=float) + "\n")
-
-
-def quietly() -> Any:
-    """Return a context in which questions outside the measured range raise no warning."""
-    context = warnings.catch_warnings()
-    context.__enter__()
-    warnings.simplefilter("ignore", ExtrapolationWarning)
-    return context

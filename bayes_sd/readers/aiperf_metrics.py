@@ -95,7 +95,8 @@ def acceptance(fields: Fields, metrics: Metrics, reading: Reading) -> Cells:
         "accepted_length_counts": joined(counts),
     }
     per_step = drafted / steps if steps > 0 else math.nan
-    if per_step >= max(1, len(counts) - 1) and per_step == math.floor(per_step):
+    is_possible = max(1, len(counts) - 1) <= per_step <= MAX_DRAFTS
+    if is_possible and per_step == math.floor(per_step):
         cells["num_speculative_tokens"] = per_step
         reading.note(
             f"num_speculative_tokens is taken for {per_step:.0f}, the drafted tokens per step. "

@@ -80,7 +80,9 @@ capacity          | ARRAYS                        | LOW scenario decide configur
 + rate_search capacity_draws
 traffic           | numpy pandas                  | LOW
 replicas          | ARRAYS                        | LOW scenario slo capacity traffic
-policy            | ARRAYS                        | LOW physics.* scenario predict decide
+load_draws        | numpy xarray                  | LOW scenario configuration predict
+policy_path       | numpy                         |
+policy            | ARRAYS                        | LOW scenario decide load_draws policy_path
 pair_comparison   | ARRAYS                        | LOW scenario predict decide
 drafter_size      | xarray                        | LOW scenario configuration pair_comparison
 run_value         | ARRAYS                        | LOW scenario predict decide
@@ -101,9 +103,11 @@ sbc_quantities    | ARRAYS                        | LOW physics.* scenario poste
 + configuration
 + break_even run_law generate_counts
 sbc_mistakes      | ARRAYS GRAPH                  | LOW run_law
+prior_simulation  | ARRAYS GRAPH nutpie           | LOW data priors model start fitting generate
++ run_law sbc_quantities sbc_mistakes
 sbc               | ARRAYS GRAPH nutpie rich arviz | LOW data priors model start fitting generate
 + uniformity
-+ run_law sbc_quantities sbc_mistakes
++ run_law sbc_quantities sbc_mistakes prior_simulation
 measured_acceptance | numpy xarray                | LOW physics.* acceptance_levels
 baselines         | ARRAYS scipy                  | LOW physics.* measured_acceptance
 readers.*         | numpy pandas orjson zstandard pyarrow rich | LOW frames request_statistics
