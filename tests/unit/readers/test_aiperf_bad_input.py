@@ -83,6 +83,14 @@ def test_times_that_are_none_are_left_out(tmp_path, name, value):
     assert "_end_s" not in run
 
 
+def test_drafts_beyond_the_range_of_numbers_give_no_draft_length(tmp_path):
+    document = load("0.13.0_open")
+    document["total_draft_tokens"]["avg"] = 1e308
+    document["total_spec_decode_steps"]["avg"] = 1e-3
+    (run,) = read_summary(tmp_path, document).runs
+    assert "num_speculative_tokens" not in run
+
+
 def test_truncated_summary_is_refused(tmp_path):
     path = tmp_path / SUMMARY
     path.write_text(json.dumps(summary({}), indent=1)[:-200])
