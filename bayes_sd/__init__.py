@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bayes_sd.decide import choose_draft_length
     from bayes_sd.decision import Decision
     from bayes_sd.drafter_size import compare_drafter_sizes
+    from bayes_sd.engine_files import check_engine_file, export_policy, import_policy
     from bayes_sd.fitting import fit
     from bayes_sd.frames import check_runs
     from bayes_sd.goodput_rate import Goodput, goodput
@@ -104,6 +105,9 @@ _MODULE_OF = {
     "MaxRate": "capacity",
     "replicas_needed": "replicas",
     "Replicas": "replicas",
+    "export_policy": "engine_files",
+    "import_policy": "engine_files",
+    "check_engine_file": "engine_files",
     "next_run": "run_value",
     "NextRun": "run_value",
     "runs_until_sure": "runs_needed",
@@ -155,6 +159,7 @@ __all__ = [
     "break_even_rate",
     "build_model",
     "calibration_verdict",
+    "check_engine_file",
     "check_runs",
     "choose_draft_length",
     "compare_drafter_sizes",
@@ -163,9 +168,11 @@ __all__ = [
     "diagnose",
     "draft_length_policy",
     "effective_batch",
+    "export_policy",
     "fit",
     "fitted_pairs",
     "goodput",
+    "import_policy",
     "latency_curves",
     "latency_shares",
     "load",

@@ -18,6 +18,7 @@ from bayes_sd.cli_compare import compare, next_run
 from bayes_sd.cli_demo import demo
 from bayes_sd.cli_fit import check, fit
 from bayes_sd.cli_output import INTERRUPTED, fail
+from bayes_sd.cli_policy import policy
 from bayes_sd.cli_read import read
 from bayes_sd.exceptions import BayesSdError
 
@@ -36,7 +37,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, read, fit, check, predict, choose, capacity):
+for command in (demo, read, fit, check, predict, choose, policy, capacity):
     app.command()(command)
 app.command()(compare)
 app.command("next-run")(next_run)

@@ -73,3 +73,30 @@ def test_mistakes_in_comparisons_are_one_message(bayes_sd, line, words):
     assert status == 2
     assert words in err
     assert "Traceback" not in out + err
+
+
+def test_policy_writes_the_file_of_an_engine(bayes_sd):
+    line = "policy good.nc --pair sharp --acceptance 0.7 --rate 1 --rate 5 --export vllm"
+    status, _, err = bayes_sd(line, "-o", "policy.json")
+    assert (status, err.splitlines()[-1]) == (0, "vllm file written to policy.json")
+    with open("policy.json") as file:
+        document = json.load(file)
+    assert document["num_speculative_tokens_per_batch_size"][0][0] == 1
+    status, out, _ = bayes_sd(line, "--json")
+    assert json.loads(out)["engine_file"] == document
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("policy good.nc --pair quick", "needs loads"),
+        ("policy good.nc --pair quick --rate 1 -o p.json", "--export"),
+        ("policy good.nc --pair quick --rate 1 --export sglang", "engine must be"),
+        ("policy good.nc --pair quick --rate 1 --export vllm -o no/p.json", "cannot be written"),
+    ],
+)
+def test_mistakes_in_policies_are_one_message(bayes_sd, line, words):
+    status, out, err = bayes_sd(line)
+    assert status == 2
+    assert words in err
+    assert "Traceback" not in out + err
