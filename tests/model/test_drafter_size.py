@@ -6,6 +6,9 @@ from bayes_sd.drafter_size import compare_drafter_sizes
 from bayes_sd.exceptions import ArgumentError, UnknownPairError
 from bayes_sd.posterior import fitted_bases
 
+# The fit of the model tests is short, and says so.
+pytestmark = pytest.mark.filterwarnings("ignore::bayes_sd.exceptions.ConvergenceWarning")
+
 
 def test_larger_drafters_cost_more_and_need_more_acceptance(tree):
     verifier = fitted_bases(tree)[0]
