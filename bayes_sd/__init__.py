@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bayes_sd.drafter_size import compare_drafter_sizes
     from bayes_sd.engine_files import check_engine_file, export_policy, import_policy
     from bayes_sd.fitting import fit
+    from bayes_sd.fixed_draft_length import FixedDraftLength, best_fixed_draft_length
     from bayes_sd.frames import check_runs
     from bayes_sd.goodput_rate import Goodput, goodput
     from bayes_sd.model import build_model
@@ -108,6 +109,8 @@ _MODULE_OF = {
     "export_policy": "engine_files",
     "import_policy": "engine_files",
     "check_engine_file": "engine_files",
+    "best_fixed_draft_length": "fixed_draft_length",
+    "FixedDraftLength": "fixed_draft_length",
     "next_run": "run_value",
     "NextRun": "run_value",
     "runs_until_sure": "runs_needed",
@@ -137,6 +140,7 @@ _MODULE_OF = {
 __all__ = [
     "BreakEven",
     "Decision",
+    "FixedDraftLength",
     "Goodput",
     "MaxRate",
     "NextRun",
@@ -156,6 +160,7 @@ __all__ = [
     "SloTerm",
     "Verdict",
     "__version__",
+    "best_fixed_draft_length",
     "break_even_rate",
     "build_model",
     "calibration_verdict",

@@ -83,8 +83,8 @@ def draft_length_policy(
           ``high_effective_batch``: median and central 90 % of the requests in the system at k,
         - ``status``, ``outside``: as in `predict_latency`,
         - ``best_alone``: the k with the least expected regret at this load by itself,
-        - ``p_best_k<k>``, ``regret_k<k>``: of every candidate. `best_fixed_draft_length` adds up
-          what a fixed k costs.
+        - ``p_best_k<k>``, ``regret_k<k>``: of every candidate. What a fixed k costs over all loads:
+          `bayes_sd.fixed_draft_length.best_fixed_draft_length`.
 
         ``attrs`` say what was asked: ``pair``, ``load``, ``arrivals``, ``max_num_seqs``,
         ``candidates``, ``switch_regret``, ``monotone``, ``convergence``.
@@ -100,7 +100,7 @@ def draft_length_policy(
     ConvergenceWarning
         If the fit did not pass `diagnose`.
     AssumptionWarning
-        If at some load a k that may not rise costs more than ``max_regret``.
+        If at some load a k that may not rise costs more than ``max_regret`` and ``switch_regret``.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def draft_length_policy(
     policy = tables[0]
     if input_lens is not None:
         policy = pd.concat(tables, keys=pd.Index(lens, name=LENGTH_AXIS))
-    _warn_of_cost(policy, max_regret)
+    _warn_of_cost(policy, max(max_regret, switch_regret))
     policy.attrs = {
         "pair": draws[-1].label,
         "load": name,
@@ -249,13 +249,13 @@ def _row(
     }
 
 
-def _warn_of_cost(policy: pd.DataFrame, max_regret: float) -> None:
-    """Warn where a k that may not rise costs more than a decision may."""
+def _warn_of_cost(policy: pd.DataFrame, accepted: float) -> None:
+    """Warn where a k that may not rise costs more than was accepted."""
     served = policy[policy["num_speculative_tokens"].notna()]
     lost = [
         row["expected_regret"] - row[f"regret_k{row['best_alone']}"] for _, row in served.iterrows()
     ]
-    if lost and max(lost) > max_regret:
+    if lost and max(lost) > accepted:
         where = served.index[int(np.argmax(lost))]
         warnings.warn(
             f"a draft length that does not rise with load costs {max(lost):.1%} of latency at "

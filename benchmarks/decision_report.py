@@ -21,6 +21,7 @@ from benchmarks.decision_tables import (
     verdict_table,
 )
 from benchmarks.folds import markdown
+from benchmarks.world_fits import MAX_R_HAT, MIN_ESS
 
 MAX_REGRET = 0.02  # the bar: mean regret of the choice
 MIN_FIXED_REGRET = 0.08  # worlds in which one draft length nearly always does would prove nothing
@@ -70,8 +71,9 @@ def worlds_report(
             f"# Decisions in {len(rows)} worlds whose truth is known",
             "A world is a truth from the prior and 24 simulated runs. The model is fitted to the "
             "runs and chooses among k = " + ", ".join(map(str, lengths)) + " at three rates. "
-            "Regret is 1 - latency of the best / latency of the choice, by the true latencies, the "
-            "misfit of each arm included, which no rule can know.",
+            "Regret is 1 - latency of the best / latency of the choice, by the true latencies. They "
+            "hold a misfit of each draft length that is drawn anew, also where runs were measured: "
+            "no rule can know it.",
             markdown(summary),
             "## Regret",
             markdown(shown(table, percent=True)),
@@ -124,10 +126,15 @@ def share_interval(count: float, total: float) -> str:
 def sampling_note(how: pd.DataFrame) -> str:
     """Return in words how the sampling of all worlds went."""
     seconds = how["sampling_s"].sum() + how["deciding_s"].sum()
+    lacking = (how["max_r_hat"] > MAX_R_HAT) | (how["min_ess"] < MIN_ESS)
+    tried = int(how["prior_draws"].max())
     return (
         f"{how['sampling_s'].median():.1f} s of sampling and {how['deciding_s'].median():.1f} s of "
-        f"deciding per world at the median, {seconds / 60:.0f} min in all. Largest R-hat "
-        f"{how['max_r_hat'].max():.3f}, smallest ESS {how['min_ess'].min():.0f} of what is "
-        f"watched; {how['divergences'].sum()} divergences in {how['draws'].sum()} draws; "
-        f"{(how['draws'] > how['draws'].min()).sum()} fits repeated with more draws."
+        f"deciding per world at the median, {seconds / 60:.0f} min in all. R-hat above "
+        f"{MAX_R_HAT:g} or ESS below {MIN_ESS:g} in the end: {lacking.sum()} worlds, which count "
+        f"like the others; largest R-hat {how['max_r_hat'].max():.3f}, smallest ESS "
+        f"{how['min_ess'].min():.0f}, of what is watched. {how['divergences'].sum()} divergences "
+        f"in {how['draws'].sum()} draws; {(how['draws'] > how['draws'].min()).sum()} fits were "
+        f"repeated. {tried - len(how)} of {tried} draws of the prior were past capacity at the "
+        "measured rates, and drawn again."
     )

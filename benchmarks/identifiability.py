@@ -15,7 +15,6 @@ Cases of one study share a compiled model, in which other runs have weight 0 in 
 """
 
 import argparse
-import logging
 import time
 from dataclasses import replace
 from typing import Any
@@ -27,6 +26,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import bayes_sd as bs
+from bayes_sd.convergence import MAX_R_HAT
 from bayes_sd.fitting import compile_model, sample
 from bayes_sd.start import starting_point
 from benchmarks.folds import RESULTS, markdown, stamp, write_results
@@ -58,9 +58,10 @@ DRAFTERS = {
 }
 BOOT, BOOT_SD, REQUESTS, LENGTHS = "simulated, boot ", 0.01, 2000, ((1024, 128), (256, 256))
 FULL, SHARES = 10, (0.15, 0.3, 0.45, 0.6, 0.8, 1.0)  # of what is completed with so many in flight
-PARTS = ("drafting", "verifying", "sum", "ratio")
+PARTS, WHERE = ("drafting", "verifying", "sum", "ratio"), ("OUTSIDE", "inside")
 COSTS = ("draft_per_request_s", "verify_growth_per_draft", "verify_per_request_s")
-DRAWS, QUICK = ({"draws": n, "tune": t, "chains": 2} for n, t in ((2000, 1000), (50, 100)))
+DRAWS, QUICK = ({"draws": n, "tune": t, "chains": 4} for n, t in ((2000, 1500), (50, 100)))
+TOLD = (0.25, 0.5)  # of the prior's width left: up to the first told, up to the second in part
 ALIKE = 1.15  # widths within this factor of each other
 THREE, ONE, CPU = tuple(DRAFTERS), ("drafter-0.5b",), ("drafter-a60", "drafter-a85")
 # By name: study, drafters, and how many server starts of a draft length to learn from.
@@ -98,19 +99,15 @@ def runs_of(study: str) -> pd.DataFrame:
     for drafter in (DRAFTERS[name] for name in cases[-1][0]):
         pair = bs.SimulatedArm(server=SERVER, drafter=drafter, num_speculative_tokens=5)
         arms += [replace(pair, num_speculative_tokens=k) for k in starts if k]
+    base = bs.SimulatedLoad(request_rate_rps=1.0, num_requests=REQUESTS, warmup_requests=500)
     tables = []
     for arm in arms:
         small = replace(arm, server=replace(SERVER, max_num_seqs=FULL))
         for boot in range(starts[arm.num_speculative_tokens]):
             loads = []
-            for i, share in enumerate(SHARES):  # lengths take turns
-                load = bs.SimulatedLoad(
-                    request_rate_rps=1.0,
-                    input_len_tokens=LENGTHS[(i + boot) % 2][0],
-                    output_len_tokens=LENGTHS[(i + boot) % 2][1],
-                    num_requests=REQUESTS,
-                    warmup_requests=500,
-                )
+            for i, share in enumerate(SHARES):
+                prompt, answer = LENGTHS[(i + boot) % 2]  # they take turns
+                load = replace(base, input_len_tokens=prompt, output_len_tokens=answer)
                 rate = share * bs.simulated_capacity_rps(small, load)
                 loads.append(replace(load, request_rate_rps=rate))
             seed = int.from_bytes(f"{arm.label} {boot}".encode(), "little")
@@ -121,8 +118,8 @@ def runs_of(study: str) -> pd.DataFrame:
 
 def parts(drafting: Any, verifying: Any) -> dict[str, Any]:
     """Return both costs of one more draft of a request, s, their sum and their ratio."""
-    found = (drafting, verifying, drafting + verifying, drafting / verifying)
-    return dict(zip(PARTS, found, strict=True))
+    both = (drafting + verifying, drafting / verifying)
+    return dict(zip(PARTS, (drafting, verifying, *both), strict=True))
 
 
 # The simulator's settings in the model's terms.
@@ -160,7 +157,6 @@ def fit_study(study: str, is_quick: bool) -> dict[str, dict[str, Any]]:
     tree = pm.sample_prior_predictive(4000, model=model, var_names=[*COSTS], random_seed=0)
     prior = costs(tree["prior"].dataset, data)
     compiled = compile_model(model, starting_point(data, priors))
-    lengths = QUICK if is_quick else DRAWS
     found = {}
     for name in [n for n in NAMES if CASES[n][0] == study][-1 if is_quick else 0 :]:
         (_, drafters, starts), k = CASES[name], frame["num_speculative_tokens"]
@@ -168,23 +164,21 @@ def fit_study(study: str, is_quick: bool) -> dict[str, dict[str, Any]]:
         if starts:
             boot = frame["source_id"].str.removeprefix(BOOT).astype(int)
             used &= boot < k.map(starts).fillna(0)
-        weight = used.to_numpy(dtype=float)
+        weight, lengths = used.to_numpy(dtype=float), QUICK if is_quick else DRAWS
         tree = sample(compiled, score_weight=weight, progressbar=False, **lengths)
-        drawn = costs(tree["posterior"].dataset, data)
-        drawn = {d: drawn[d] for d in drafters}
-        logs = {
-            f"{d} {p}": (("chain", "draw"), np.log(values))
-            for d, own in drawn.items()
-            for p, values in own.items()
-        }
+        every = costs(tree["posterior"].dataset, data)
+        drawn = {d: every[d] for d in drafters}
+        dims = ("chain", "draw")
+        logs = {f"{d} {p}": (dims, np.log(drawn[d][p])) for d in drawn for p in PARTS}
         asked = {"posterior": xr.Dataset(logs), "sample_stats": tree["sample_stats"].dataset}
         own = bs.diagnose(xr.DataTree.from_dict(asked), warn=False)
-        sizes = dict(zip(data["drafter"].values, data["drafter_params_b"].values, strict=True))
+        sizes = data["drafter_params_b"].values[np.isin(data["drafter"].values, drafters)]
         found[name] = {
-            "runs": int(weight.sum()),
+            "runs": int(used.sum()),
             "verdict": bs.diagnose(tree, warn=False).sentence(),
             "sampled": f"{min(own.ess_bulk, own.ess_tail):.0f}, {own.r_hat:.3f}",
-            "sizes_b": {d: float(sizes[d]) for d in drawn},
+            "doubt": "" if own.r_hat <= MAX_R_HAT else " (NOT converged, proves nothing)",
+            "sizes_b": dict(zip(drafters, sizes.tolist(), strict=True)),
             "posterior": {d: judge(draws, TRUTH.get(d, {})) for d, draws in drawn.items()},
             "prior": {d: judge(prior[d], {}) for d in drawn},
             "draws": drawn,
@@ -200,16 +194,14 @@ def tables(found: dict[str, dict[str, Any]]) -> str:
         for drafter, own in one["posterior"].items():
             label = {"case": name, "drafter": f"{drafter}, {one['sizes_b'][drafter]:g} B"}
             known = {"pairs": len(one["posterior"]), "runs": one["runs"]}
-            known["correlation"] = f"{own['correlation']:+.2f}"
-            sd, cells = {}, {}
+            sd, cells = {"correlation": f"{own['correlation']:+.2f}"}, {}
             for p in PARTS:
                 sd[p] = f"{own[p]['sd']:.2f} of {one['prior'][drafter][p]['sd']:.2f}"
                 factor = 1.0 if p == "ratio" else 1e6
                 at = {key: f"{factor * value:.3g}" for key, value in own[p].items()}
                 cells[p] = f"{at['median']} ({at['low']} to {at['high']})"
                 if "truth" in at:
-                    word = "inside" if own[p]["inside"] else "OUTSIDE"
-                    cells[p] = f"{at['truth']}: {cells[p]}, {word}"
+                    cells[p] = f"{at['truth']}: {cells[p]}, {WHERE[own[p]['inside']]}"
             widths.append(label | known | sd | {"ESS, R-hat": one["sampled"]})
             values.append(label | cells)
     legend = "Costs in microseconds: truth where known, then median and 90 % interval."
@@ -225,7 +217,19 @@ def change(found: dict[str, dict[str, Any]], before: int, after: int, what: str)
         old, new = one[part]["sd"], other[part]["sd"]
         word = "narrower" if new * ALIKE < old else "wider" if new > old * ALIKE else "alike"
         said.append(f"{part} {old:.2f} to {new:.2f}, {word}")
-    return f"- {what} ({NAMES[before]} → {NAMES[after]}; {drafter}): {'; '.join(said)}."
+    names = " → ".join(f"{NAMES[i]}{found[NAMES[i]]['doubt']}" for i in (before, after))
+    return f"- {what} ({names}; {drafter}): {'; '.join(said)}."
+
+
+def left(name: str, one: dict[str, Any]) -> str:
+    """Say what a case tells, by the share of the prior's width that is left."""
+    said = []
+    for p in PARTS:
+        widths = [(one["posterior"][d][p]["sd"], one["prior"][d][p]["sd"]) for d in one["prior"]]
+        share = np.median([after / before for after, before in widths])
+        word = ("told", "told in part", "hardly told")[np.searchsorted(TOLD, share)]
+        said.append(f"{p} {word} ({share:.0%})")
+    return f"- {name}{one['doubt']}: {', '.join(said)}."
 
 
 def plot(found: dict[str, dict[str, Any]]) -> None:
@@ -241,7 +245,7 @@ def plot(found: dict[str, dict[str, Any]]) -> None:
             if drafter in TRUTH:
                 at = [1e6 * TRUTH[drafter][p] for p in PARTS[:2]]
                 ax.plot(*at, "X", color=f"C{i}", markeredgecolor="black", markersize=11)
-        ax.set(xscale="log", yscale="log", title=f"{name}, {one['runs']} runs")
+        ax.set(xscale="log", yscale="log", title=f"{name} ({one['runs']} runs)")
         ax.set(xlabel="drafting one draft (us)", ylabel="verifying one more draft (us)")
         ax.legend(markerscale=3, fontsize=8)
     figure.savefig(RESULTS / "identifiability.png", dpi=110)
@@ -252,20 +256,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A drafter's cost and the verifier's, apart.")
     parser.add_argument("--quick", action="store_true", help="smoke test; writes no file")
     is_quick = parser.parse_args().quick
-    logging.getLogger("pymc").setLevel(logging.WARNING)
     begun, found = time.perf_counter(), {}
-    studies = dict.fromkeys(study for study, *_ in CASES.values())
-    for study in studies:
+    for study in dict.fromkeys(study for study, *_ in CASES.values()):
         found |= fit_study(study, is_quick)
     changes = [change(found, *step) for step in STEPS if NAMES[step[0]] in found]
-    verdicts, kept = [f"- {name}: {one['verdict']}" for name, one in found.items()], []
-    for study in studies:
-        ones = [one for name, one in found.items() if CASES[name][0] == study]
-        both = [(o["posterior"][d], o["prior"][d]) for o in ones for d in o["prior"]]
-        widths = {p: [own[p]["sd"] / prior[p]["sd"] for own, prior in both] for p in PARTS}
-        said = [f"{p} {min(v):.0%} to {max(v):.0%}" for p, v in widths.items()]
-        kept.append(f"- {study}: {', '.join(said)}")
-    settings = "{draws} draws after {tune} in each of {chains} chains".format_map(DRAWS)
+    settings = "{draws} draws after {tune} in each of {chains} chains".format_map(
+        QUICK if is_quick else DRAWS
+    )
     text = f"""# A drafter's cost against the verifier's, per draft
 
 Standard deviation of the logarithm of each cost of one more draft in a step, of their sum and of
@@ -277,15 +274,16 @@ What differs when runs are changed or added (widths within a factor of {ALIKE:g}
 
 {"\n".join(changes)}
 
-Width that is left of the prior's, lowest and highest of each study's cases and drafters:
+What the data tell and what they do not: the width that is left of the prior's, median of the
+drafters; up to {TOLD[0]:.0%} is called told, more than {TOLD[1]:.0%} hardly told.
 
-{"\n".join(kept)}
+{"\n".join(left(*both) for both in found.items())}
 
 Each dot is a draw, each line the pairs of costs whose sum is the median's, each cross the truth:
 
 ![Drafting against verifying](identifiability.png)
 
-{"\n".join(verdicts)}
+{"\n".join(f"- {name}: {one['verdict']}" for name, one in found.items())}
 
 `python benchmarks/identifiability.py`: {settings}, mean latency alone (first tokens and percentiles
 say nothing of costs in this model), {(time.perf_counter() - begun) / 60:.0f} min. {stamp()}"""

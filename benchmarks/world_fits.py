@@ -69,7 +69,8 @@ def fitted_worlds(
         The truths hang on both.
     watched : callable
         From posterior and data to the quantities, (draw, quantity), whose convergence is asked
-        for: the fit is repeated with twice the draws, twice at most, while it is lacking.
+        for. While it is lacking the fit is repeated, twice at most, from the world's own starting
+        point and with twice the draws.
     skip : set of int
         Numbers of worlds that need no fit.
     refit_design : xarray.Dataset, optional
@@ -81,46 +82,51 @@ def fitted_worlds(
         raise ValueError("refit_design must hold the runs of the design, in the same order.")
     model = build_model(design, priors, replaceable=True)
     rng = np.random.default_rng(random_seed)
-    truths, generated, _ = simulate_from_prior(design, model, num_worlds, rng)
+    truths, generated, num_drawn = simulate_from_prior(design, model, num_worlds, rng)
     todo = [i for i in range(num_worlds) if i not in skip]
     if not todo:
         return
-    first = with_responses(fitted, generated.isel(sample=todo[0]))
     model = build_model(fitted, priors, replaceable=True)
-    compiled = compile_model(model, starting_point(first, priors))
-    each = each_data_set(compiled, fitted, generated.isel(sample=todo), priors)
-    for number, (data, changed) in track(
-        zip(todo, each, strict=True), "worlds", total=len(todo), disable=len(todo) < 2
-    ):
+
+    def compiled_for(number: int) -> CompiledModel:
+        data = with_responses(fitted, generated.isel(sample=number))
+        return compile_model(model, starting_point(data, priors))
+
+    first = compiled_for(todo[0])
+    for number in track(todo, "worlds", disable=len(todo) < 2):
+        one = generated.isel(sample=[number])
         begun = time.perf_counter()
-        posterior, how = settled_posterior(
-            changed, lambda p, data=data: watched(p, data), random_seed + 1 + number
-        )
-        how["sampling_s"] = time.perf_counter() - begun
+        compiled = first
+        for repeat in range(MAX_REPEATS + 1):
+            if repeat == 1:  # from another world's start a chain may end in a bad mode
+                compiled = compiled_for(number)
+            ((data, changed),) = each_data_set(compiled, fitted, one, priors)
+            posterior, how = posterior_of(
+                changed, data, watched, repeat, random_seed + 1 + number + repeat * 10**6
+            )
+            if how["min_ess"] >= MIN_ESS and how["max_r_hat"] <= MAX_R_HAT:
+                break
+        how |= {"sampling_s": time.perf_counter() - begun, "prior_draws": num_drawn}
         yield World(number, truths.isel(sample=[number]), data, posterior, how)
 
 
-def settled_posterior(
-    compiled: CompiledModel,
-    watched: Callable[[xr.Dataset], NDArray[np.float64]],
-    random_seed: int,
+def posterior_of(
+    compiled: CompiledModel, data: xr.Dataset, watched: Watched, repeat: int, random_seed: int
 ) -> tuple[xr.Dataset, dict[str, float]]:
-    """Sample, with more draws until what is watched has settled."""
-    for repeat in range(MAX_REPEATS + 1):
-        tree = sample(
-            compiled,
-            draws=DRAWS * 2**repeat,
-            tune=TUNE,
-            chains=CHAINS,
-            random_seed=random_seed,
-            progressbar=False,
-        )
-        posterior = tree["posterior"].to_dataset()
-        r_hat, ess = convergence_of(watched(posterior), CHAINS)
-        if np.nanmin(ess) >= MIN_ESS and np.nanmax(r_hat) <= MAX_R_HAT:
-            break
+    """Sample, with twice the draws and tuning for each repeat, and say how it went."""
+    draws = DRAWS * 2**repeat
+    tree = sample(
+        compiled,
+        draws=draws,
+        tune=TUNE * 2**repeat,
+        chains=CHAINS,
+        random_seed=random_seed,
+        progressbar=False,
+    )
+    posterior = tree["posterior"].to_dataset()
+    r_hat, ess = convergence_of(watched(posterior, data), CHAINS)
     return posterior, {
-        "draws": CHAINS * DRAWS * 2**repeat,
+        "draws": CHAINS * draws,
         "divergences": int(tree["sample_stats"]["diverging"].sum()),
         "max_r_hat": float(np.nanmax(r_hat)),
         "min_ess": float(np.nanmin(ess)),
@@ -155,7 +161,7 @@ def cached_worlds(path: Path, settings: dict[str, Any]) -> dict[int, dict[str, A
     ValueError
         If the file holds results of other settings.
     """
-    settings = json.loads(json.dumps(settings))
+    settings = json.loads(json.dumps(settings | {"sampling": [DRAWS, TUNE, CHAINS]}))
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(settings) + "\n", encoding="utf-8")

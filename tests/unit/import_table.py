@@ -83,6 +83,7 @@ replicas          | ARRAYS                        | LOW scenario slo capacity tr
 load_draws        | numpy xarray                  | LOW scenario configuration predict
 policy_path       | numpy                         |
 policy            | ARRAYS                        | LOW scenario decide load_draws policy_path
+fixed_draft_length | numpy pandas                 | LOW
 engine_files      | numpy pandas                  | LOW
 pair_comparison   | ARRAYS                        | LOW scenario predict decide
 drafter_size      | xarray                        | LOW scenario configuration pair_comparison
@@ -130,7 +131,7 @@ SETS = {
         "frames data priors model convergence storage fitting check scenario posterior predict "
         "summary shares decision decide policy break_even curves sensitivity prior "
         "acceptance_predict sbc pair_comparison run_value runs_needed drafter_size slo "
-        "engine_files utilities attainment goodput_rate capacity replicas "
+        "engine_files fixed_draft_length utilities attainment goodput_rate capacity replicas "
         "uniformity request_statistics simulate simulate_*"
     ).split(),
     "SHOWN": ["datasets", "plots.*", "report", "render"],

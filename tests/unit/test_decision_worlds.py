@@ -139,6 +139,7 @@ def world_row(number, choice):
         "min_ess": 300.0,
         "sampling_s": 1.0,
         "deciding_s": 1.0,
+        "prior_draws": 21,
     }
 
 
@@ -152,6 +153,7 @@ def test_report_judges_the_choice(choice, regret, met):
     assert [bar["met"] for bar in figures["bars"]] == [met, "NO", "NO", "yes"]
     assert figures["max_rate"]["violated"] == 1
     assert "always k = 5, the best in hindsight" in text
+    assert "1 of 21 draws of the prior were past capacity" in text
 
 
 @pytest.mark.parametrize("kind", AS)
