@@ -72,8 +72,8 @@ def worlds_report(
             "A world is a truth from the prior and 24 simulated runs. The model is fitted to the "
             "runs and chooses among k = " + ", ".join(map(str, lengths)) + " at three rates. "
             "Regret is 1 - latency of the best / latency of the choice, by the true latencies. "
-            "They hold a misfit of each draft length that is drawn anew, also where runs were measured: "
-            "no rule can know it.",
+            "They hold a misfit of each draft length that is drawn anew, also where runs were "
+            "measured: no rule can know it.",
             markdown(summary),
             "## Regret",
             markdown(shown(table, percent=True)),
