@@ -13,6 +13,10 @@ from bayes_sd.exceptions import FormatError
 from bayes_sd.readers.reading import Cells, Fields, Reading
 from bayes_sd.readers.requests import CONSTANT_VARIATION, POISSON_VARIATION
 
+RATE_ASKED = (
+    "request_rate_rps is the rate asked for: a summary has no times of requests, and completed / "
+    "duration contains the drain at the end."
+)
 PATTERNS = ("poisson", "constant", "gamma")
 RAMPS = (
     "request_rate_ramp_duration",
@@ -188,10 +192,7 @@ def _closed(asked: _Asked, run: Cells, reading: Reading) -> Cells:
 
 
 def _open(asked: _Asked, run: Cells, reading: Reading) -> Cells:
-    reading.note(
-        "request_rate_rps is the rate asked for: a summary has no times of requests, and completed "
-        "/ duration contains the drain at the end."
-    )
+    reading.note(RATE_ASKED)
     latency = run.get("p99_e2e_s", math.nan)
     latency = latency if math.isfinite(latency) else run.get("mean_e2e_s", math.nan)
     left = run["_duration_s"] - latency

@@ -33,6 +33,10 @@ from bayes_sd.readers.requests import (
     requests_table,
 )
 
+LOAD_NOT_TOLD = (
+    "records do not tell how the run was loaded: the summary beside them does. Otherwise give "
+    "load_kind='open', or load_kind='closed' and concurrency."
+)
 PROGRESS_BYTES = 16 << 20
 SHOWN = 5
 MAX_INT = 1 << 63
@@ -260,10 +264,7 @@ class _Phase:
 
     def _note_arrivals(self, where: str, table: pd.DataFrame, reading: Reading) -> None:
         gaps = gap_statistics(table["start_s"])
-        message = (
-            f"{where}records do not tell how the run was loaded: the summary beside them does. "
-            "Otherwise give load_kind='open', or load_kind='closed' and concurrency."
-        )
+        message = f"{where}{LOAD_NOT_TOLD}"
         if gaps.num_gaps >= NUM_GAPS:
             message += (
                 f" Gaps between requests vary by {gaps.variation:.2f} of their mean; a Poisson "

@@ -1,9 +1,17 @@
 """A summary and the records of the same run, side by side: one run, not two."""
 
+import math
 from pathlib import Path
 
+from bayes_sd.readers.aiperf_load import RATE_ASKED
+from bayes_sd.readers.aiperf_records import LOAD_NOT_TOLD
 from bayes_sd.readers.reading import Reading
-from bayes_sd.readers.requests import disagreements
+from bayes_sd.readers.requests import (
+    arrival_notes,
+    disagreements,
+    gap_statistics,
+    measured_arrivals,
+)
 
 SUMMARY, RECORDS = "aiperf", "aiperf-records"
 Found = tuple[Path, str, str, Reading]
@@ -38,16 +46,31 @@ def join_records(found: list[Found]) -> tuple[list[Found], dict[Path, Path]]:
             continue
         (path, _, _, summary), (other, _, _, listed) = summaries[0], records[0]
         joined[other] = path
-        printed, computed = summary.runs[0], listed.runs[0]
-        for text in (*listed.notes, *listed.skipped, *disagreements(printed, computed, "")):
-            summary.note(text)
-        is_open = printed.get("load_kind") == "open"
-        measured = {"request_rate_rps", "arrivals"} if is_open else set()
-        kept = {n: v for n, v in printed.items() if n not in measured or n not in computed}
-        unused = set() if is_open else {"request_rate_rps"}
-        if printed.get("is_throughput_test"):
-            unused |= {"request_rate_rps", "mean_in_system_requests"}
-        computed = {n: v for n, v in computed.items() if n not in unused}
-        summary.runs[0] = {**computed, **kept}
-        summary.requests[0] = listed.requests[0]
+        _join(summary, listed)
     return [item for item in found if item[0] not in joined], joined
+
+
+def _join(summary: Reading, listed: Reading) -> None:
+    """Add the run of the records to that of the summary, in place."""
+    printed, computed, requests = summary.runs[0], dict(listed.runs[0]), listed.requests[0]
+    # What the records alone could not tell, the summary does.
+    notes = [text for text in listed.notes if LOAD_NOT_TOLD not in text]
+    for text in (*notes, *listed.skipped, *disagreements(printed, computed, "")):
+        summary.note(text)
+    unused, measured = set[str](), set[str]()
+    if printed.get("load_kind") != "open":
+        unused.add("request_rate_rps")
+    elif requests is not None and "request_rate_rps" in computed:
+        measured = {"request_rate_rps", "arrivals"}
+        asked = str(printed.get("arrivals", ""))
+        gaps = gap_statistics(requests["start_s"].dropna())
+        computed["arrivals"] = measured_arrivals(gaps, asked)
+        summary.notes = [text for text in summary.notes if text != RATE_ASKED]
+        for text in arrival_notes(gaps, asked, printed.get("target_rate_rps", math.nan), ""):
+            summary.note(text)
+    if printed.get("is_throughput_test"):
+        unused |= {"request_rate_rps", "mean_in_system_requests"}
+    kept = {name: value for name, value in printed.items() if name not in measured}
+    added = {name: value for name, value in computed.items() if name not in unused}
+    summary.runs[0] = {**added, **kept}
+    summary.requests[0] = requests
