@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
 from bayes_sd.baselines import fit_law, law_demands
 from bayes_sd.measured_acceptance import tokens_per_step
@@ -50,18 +51,28 @@ def least_squares_law(data: xr.Dataset, rates: Sequence[float]) -> list[int]:
 def goodput(data: xr.Dataset, rates: Sequence[float]) -> list[int]:
     """Choose the draft length of most accepted tokens per second at the observed batch.
 
-    Tokens per step over the time of a step, which is linear in the batch: (c1v + k c1d)
-    + B (c2v + k c2d), with the coefficients of the least-squares law. The batch is rate x latency,
-    with the mean latency over draft lengths that was measured at the nearest rate.
+    Tokens per step over the time of a step, a + k b + B (c + k d), by non-negative least squares
+    on relative errors of latency over steps. The batch is rate x latency, with the mean latency
+    over draft lengths that was measured at the nearest rate.
     """
-    lengths, tokens = by_draft_length(data, tokens_per_step(data))
-    (_, c1v, c1d, _, c2v, c2d) = fit_law(data).coefficients[0]
+    per_run = tokens_per_step(data)
+    steps = data["output_len_tokens"].values / per_run
+    drafts = data["num_speculative_tokens"].values
+    features = _of_step(drafts, data["effective_batch_observed"].values)
+    relative = features / (data["mean_e2e_s"].values / steps)[:, None]
+    size = np.linalg.norm(relative, axis=0)
+    found = nnls(relative / size, np.ones(len(steps)))[0] / size
+    lengths, tokens = by_draft_length(data, per_run)
     chosen = []
     for rate in rates:
         batch = rate * measured_latency(data, rate)
-        step_time = c1v + lengths * c1d + batch * (c2v + lengths * c2d)
+        step_time = _of_step(lengths, np.full(len(lengths), batch)) @ found
         chosen.append(int(lengths[np.argmax(tokens / step_time)]))
     return chosen
+
+
+def _of_step(drafts: NDArray[np.int_], batch: Floats) -> Floats:
+    return np.stack([np.ones(len(drafts)), drafts, batch, batch * drafts], axis=-1)
 
 
 def measured_latency(data: xr.Dataset, rate: float) -> float:

@@ -72,24 +72,33 @@ def regret_table(
     Also by the law alone, without what the truth misses it by: what a rule could know.
     """
     rows = []
+    ours = regret_of(true, chosen[OURS])
     for name, places in chosen.items():
         regret = regret_of(true, places)
-        of_world = np.nanmean(regret, axis=1)
+        counted = np.isfinite(regret)
         rows.append(
             {
                 "rule": name,
                 "mean_regret": np.nanmean(regret),
-                "standard_error": np.nanstd(of_world) / np.sqrt(len(of_world)),
+                "standard_error": _error_of_mean(regret),
                 **{
                     f"{load} ({rate:g} rps)": np.nanmean(regret[:, i])
                     for i, (load, rate) in enumerate(loads.items())
                 },
+                "more_than_ours": np.nanmean(regret - ours),
+                "its_standard_error": _error_of_mean(regret - ours),
                 "without_misfit": np.nanmean(regret_of(law, places)),
-                "best_chosen": np.nanmean(np.where(np.isnan(regret), np.nan, regret == 0)),
-                "regret_above_5_%": np.nanmean(np.where(np.isnan(regret), np.nan, regret > LARGE)),
+                "best_chosen": (regret[counted] == 0).mean(),
+                "regret_above_5_%": (regret[counted] > LARGE).mean(),
             }
         )
     return pd.DataFrame(rows)
+
+
+def _error_of_mean(values: Floats) -> float:
+    """Return the standard error of a mean; the loads of one world are not independent."""
+    of_world = np.nanmean(values, axis=1)
+    return float(np.nanstd(of_world) / np.sqrt(len(of_world)))
 
 
 def verdict_table(rows: Sequence[Mapping[str, Any]], regret: Floats) -> pd.DataFrame:

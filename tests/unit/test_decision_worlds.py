@@ -66,18 +66,28 @@ def test_the_law_past_capacity_takes_the_largest(linear_runs):
     assert RULES["least-squares law"](data, [1e3]) == [DRAFT_LENGTHS[np.argmin(c2)]]
 
 
-def test_goodput_is_tokens_over_the_time_of_a_step(linear_runs):
-    data, *_ = linear_runs
-    k = np.array(DRAFT_LENGTHS)
-    tokens = 1 + sum_of_powers(k)
+def test_goodput_is_tokens_over_the_time_of_a_step():
+    """Latencies that are steps x (a + k b + B (c + k d)), so that least squares is exact."""
+    data = worlds_design()
+    k, batch = data["num_speculative_tokens"].values, np.linspace(1, 60, data.sizes["run"])
+
+    def step(drafts, batch):
+        return VERIFY_S + drafts * DRAFT_S + batch * VERIFY_PER_REQUEST_S * (1 + 2 * drafts)
+
+    steps = data["output_len_tokens"].values / (1 + sum_of_powers(k))
+    data = data.assign(
+        mean_e2e_s=("run", steps * step(k, batch)), effective_batch_observed=("run", batch)
+    )
+    lengths = np.array(DRAFT_LENGTHS)
+    tokens = 1 + sum_of_powers(lengths)
+    is_open = data["control"].values == "open"
     chosen = []
-    for rate in (1.0, 5.0):
-        at = data["request_rate_rps"].values == rate
-        batch = rate * data["mean_e2e_s"].values[at].mean()
-        step = VERIFY_S + k * DRAFT_S
-        step = step + batch * (VERIFY_PER_REQUEST_S + k * DRAFT_PER_REQUEST_S)
-        chosen.append(int(k[np.argmax(tokens / step)]))
-    assert RULES["goodput, point estimates"](data, [1.0, 5.0]) == chosen
+    for rate in (1.0, 5.0, 50.0):
+        nearest = is_open & (data["request_rate_rps"].values == min(rate, 5.0))
+        at = rate * data["mean_e2e_s"].values[nearest].mean()
+        chosen.append(int(lengths[np.argmax(tokens / step(lengths, at))]))
+    assert len(set(chosen)) > 1  # else a constant would pass
+    assert RULES["goodput, point estimates"](data, [1.0, 5.0, 50.0]) == chosen
 
 
 def test_right_probabilities_are_reliable_and_wrong_ones_are_not():
