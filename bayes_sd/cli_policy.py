@@ -46,7 +46,7 @@ def policy(
         bool, typer.Option(help="Whether the draft length must not rise with load.")
     ] = True,
     export: Annotated[
-        str | None, typer.Option(help="Write an engine's file: vllm or tensorrt-llm.")
+        str | None, typer.Option(help="Write an engine's file: vllm, sglang or tensorrt-llm.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The engine's file.")
@@ -63,7 +63,7 @@ def policy(
         if not loads:
             raise ArgumentError("policy needs loads: --rate 1 --rate 4, or --concurrency 16.")
         if output is not None and export is None:
-            raise ArgumentError("--output must come with --export vllm or --export tensorrt-llm.")
+            raise ArgumentError("--output must come with --export, such as --export vllm.")
         from bayes_sd.engine_files import export_policy
         from bayes_sd.policy import draft_length_policy
         from bayes_sd.render import render_policy

@@ -18,6 +18,8 @@ from bayes_sd.posterior import Cell, cell, steps_and_rates
 from bayes_sd.run_load import MAX_LOG_ERROR, TTFT_TAIL_DOF
 from bayes_sd.scenario import Scenario
 
+SIZES = ("verifier_params_b", "verifier_active_params_b", "drafter_params_b")
+
 
 @dataclass(frozen=True)
 class Configuration:
@@ -97,7 +99,12 @@ class Configuration:
 
 
 def resolve(
-    tree: xr.DataTree, scenario: Scenario, *, allow_new: bool = False, random_seed: int = 0
+    tree: xr.DataTree,
+    scenario: Scenario,
+    *,
+    allow_new: bool = False,
+    random_seed: int = 0,
+    known: dict[tuple[object, ...], Cell] | None = None,
 ) -> Configuration:
     """Look a scenario up in a fit.
 
@@ -111,6 +118,8 @@ def resolve(
         Whether a pair that was not fitted is drawn from the population (`bayes_sd.new_pairs`).
     random_seed : int
         Seed of such draws.
+    known : dict, optional
+        Cells found before, added to: scenarios that differ in draft length alone share one.
 
     Returns
     -------
@@ -127,16 +136,8 @@ def resolve(
     """
     if not isinstance(scenario, Scenario):
         raise ArgumentError(f"scenario must be a Scenario. Got {scenario!r} instead.")
-    drafts = scenario.num_speculative_tokens > 0
-    try:
-        found = cell(tree, scenario.pair, drafts=drafts)
-    except UnknownPairError:
-        if not allow_new:
-            raise
-        # One seed per pair: all its loads and draft lengths are those of one drawn model.
-        key = zlib.crc32(f"{scenario.pair}|{scenario.verifier}|{scenario.deployment}".encode())
-        found = new_cell(tree, scenario, np.random.default_rng([key, random_seed]))
-    constant = tree["constant_data"].dataset
+    found = _cell_of(tree, scenario, allow_new, random_seed, {} if known is None else known)
+    constant = tree["constant_data"].variables
     at = constant["base_of_run"].values == found.base
     if not at.any():  # a new verifier: lengths of all runs
         at = np.ones_like(at)
@@ -151,6 +152,32 @@ def resolve(
     return Configuration(scenario, found, input_len, output_len, steps, tuple(rates))
 
 
+def _cell_of(
+    tree: xr.DataTree,
+    scenario: Scenario,
+    allow_new: bool,
+    random_seed: int,
+    known: dict[tuple[object, ...], Cell],
+) -> Cell:
+    """Return the draws of a scenario's cell, or of a new one drawn from the population."""
+    drafts = scenario.num_speculative_tokens > 0
+    new = (scenario.verifier, scenario.deployment, *(getattr(scenario, n) for n in SIZES))
+    key, other = ((scenario.pair, which, *new) for which in (drafts, not drafts))
+    if other in known and known[other].pair is not None:
+        return known[other]  # a fitted pair is the same with and without drafts
+    if key not in known:
+        try:
+            known[key] = cell(tree, scenario.pair, drafts=drafts)
+        except UnknownPairError:
+            if not allow_new:
+                raise
+            # One seed per pair: all its loads and draft lengths are those of one drawn model.
+            text = f"{scenario.pair}|{scenario.verifier}|{scenario.deployment}"
+            rng = np.random.default_rng([zlib.crc32(text.encode()), random_seed])
+            known[key] = new_cell(tree, scenario, rng)
+    return known[key]
+
+
 def resolve_all(
     tree: xr.DataTree,
     scenarios: Sequence[Scenario],
@@ -160,16 +187,17 @@ def resolve_all(
 ) -> Iterator[Configuration]:
     """Look scenarios up, once for all that differ in load only."""
     known: dict[tuple[object, ...], Configuration] = {}
+    cells: dict[tuple[object, ...], Cell] = {}
     for s in scenarios:
         if not isinstance(s, Scenario):
             raise ArgumentError(f"scenario must be a Scenario. Got {s!r} instead.")
         lengths = (s.input_len_tokens, s.output_len_tokens)
-        new = (s.verifier, s.deployment, s.verifier_params_b, s.drafter_params_b)
+        new = (s.verifier, s.deployment, *(getattr(s, name) for name in SIZES))
         arm = (s.pair, s.num_speculative_tokens, s.drafter_loaded, s.acceptance)
         shape = (s.mean_acceptance_length, s.num_draft_steps, s.num_verified_tokens)
         key = (*arm, *shape, *lengths, *new)
         if key not in known:
-            known[key] = resolve(tree, s, allow_new=allow_new, random_seed=random_seed)
+            known[key] = resolve(tree, s, allow_new=allow_new, random_seed=random_seed, known=cells)
         yield replace(known[key], scenario=s)
 
 
@@ -185,13 +213,60 @@ def configuration_rng(configuration: Configuration, random_seed: int) -> np.rand
     )
 
 
+@dataclass(frozen=True)
+class MisfitDraws:
+    """Errors of the law that belong to a configuration, log scale; arrays of shape (draw,)."""
+
+    whole: np.ndarray
+    of_load: np.ndarray
+    beyond: np.ndarray
+
+    def factor(self, load_share: np.ndarray, doublings: np.ndarray | float) -> np.ndarray:
+        """Return the factor by which the latency misses the law.
+
+        Parameters
+        ----------
+        load_share : array, (draw,) or (load, draw)
+            Elasticity of the latency, the share that load has in it.
+        doublings : number or array that broadcasts
+            Distance outside the measured range.
+        """
+        log_factor = self.whole + load_share * self.of_load + doublings * self.beyond
+        return np.asarray(np.exp(np.clip(log_factor, -MAX_LOG_ERROR, MAX_LOG_ERROR)))
+
+    def take(self, draws: np.ndarray) -> "MisfitDraws":
+        """Return the errors of some draws, in their order."""
+        return MisfitDraws(self.whole[draws], self.of_load[draws], self.beyond[draws])
+
+
+def misfit_draws(configuration: Configuration, random_seed: int) -> MisfitDraws:
+    """Draw the errors of a configuration, the same at every load.
+
+    Two that belong to the configuration, of the whole latency and of the part that load adds, as
+    in `bayes_sd.likelihoods.latency_scale`; and one that grows outside the measured range.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        Result of `resolve`.
+    random_seed : int
+        Seed; the same configuration gets the same draws at every load.
+    """
+    where = configuration.cell
+    rng = configuration_rng(configuration, random_seed)
+    tail = np.sqrt(where.tail_dof / rng.chisquare(where.tail_dof))
+    whole, of_load, beyond = rng.standard_normal((3, *where.discrepancy_sd.shape))
+    return MisfitDraws(
+        tail * where.discrepancy_sd * whole,
+        tail * where.load_discrepancy_sd * of_load,
+        where.extrapolation_sd * beyond,
+    )
+
+
 def misfit_of(
     configuration: Configuration, doublings: float, random_seed: int, batch: np.ndarray
 ) -> np.ndarray:
     """Return draws of the factor by which a configuration's latency misses the law.
-
-    Two errors that belong to the configuration, of the whole latency and of the part that load
-    adds, as in `bayes_sd.likelihoods.latency_scale`; and one that grows outside the measured range.
 
     Parameters
     ----------
@@ -200,7 +275,7 @@ def misfit_of(
     doublings : float
         Distance outside the measured range, see `bayes_sd.support`: the misfit grows with it.
     random_seed : int
-        Seed; the same configuration gets the same draws at every load.
+        Seed of `misfit_draws`.
     batch : array, (draw,) or (load, draw)
         Requests in the system; infinite past capacity, where the whole latency is load's.
 
@@ -208,13 +283,6 @@ def misfit_of(
     -------
     array of float, of the shape of ``batch``
     """
-    where = configuration.cell
-    rng = configuration_rng(configuration, random_seed)
-    size = where.discrepancy_sd.shape
-    tail = np.sqrt(where.tail_dof / rng.chisquare(where.tail_dof))
-    whole, of_load, beyond = rng.standard_normal((3, *size))
     finite = np.isfinite(batch)
     share = np.where(finite, configuration.elasticity(np.where(finite, batch, 1.0)), 1.0)
-    inside = tail * (where.discrepancy_sd * whole + where.load_discrepancy_sd * share * of_load)
-    log_factor = inside + where.extrapolation_sd * doublings * beyond
-    return np.asarray(np.exp(np.clip(log_factor, -MAX_LOG_ERROR, MAX_LOG_ERROR)))
+    return misfit_draws(configuration, random_seed).factor(share, doublings)

@@ -1,15 +1,6 @@
 """A policy as the file that an engine takes: draft lengths by batch size, checked, and back.
 
-vLLM: ``num_speculative_tokens_per_batch_size``, a list of ``[first, last, k]``, ends inclusive, in
-the speculative configuration beside ``num_speculative_tokens``, the ceiling. Tried on vLLM 0.32
-[1]_: the batch is the number of requests scheduled in a step, prefills included; sizes beyond the
-last range keep its k. TensorRT-LLM: ``draft_len_schedule``, upper end of the batch size to k; above
-the last end speculation is off [2]_ (read, not run).
-
-References
-----------
-.. [1] https://github.com/vllm-project/vllm (0.32.0); measured runs in ``data/README.md``.
-.. [2] https://github.com/NVIDIA/TensorRT-LLM/pull/10860
+What each engine accepts, and the versions seen, stand in `bayes_sd.engine_schemas`.
 """
 
 import json
@@ -21,12 +12,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bayes_sd.engine_schemas import (
+    CEILING,
+    LONGEST,
+    RANGES,
+    SCHEDULE,
+    STEPS,
+    ranges_of_sglang,
+    ranges_of_tensorrt,
+    ranges_of_vllm,
+)
 from bayes_sd.exceptions import ArgumentError, FormatError
 from bayes_sd.validate import one_of
 
-ENGINES = ("vllm", "tensorrt-llm")
-RANGES, CEILING = "num_speculative_tokens_per_batch_size", "num_speculative_tokens"
-SCHEDULE = "draft_len_schedule"
+READERS = {
+    "vllm": ranges_of_vllm,
+    "sglang": ranges_of_sglang,
+    "tensorrt-llm": ranges_of_tensorrt,
+}
+ENGINES = tuple(READERS)
+BATCH_COLUMNS = {
+    "low": "low_effective_batch",
+    "median": "effective_batch",
+    "high": "high_effective_batch",
+}
 
 
 def export_policy(
@@ -38,8 +47,9 @@ def export_policy(
     ----------
     policy : pandas.DataFrame
         Result of `draft_length_policy`, over one prompt length.
-    engine : {"vllm", "tensorrt-llm"}
-        Whose form. SGLang's adaptive configuration takes candidate steps and decides itself.
+    engine : {"vllm", "sglang", "tensorrt-llm"}
+        Whose form. SGLang gets one candidate per batch size, so that it has nothing to adapt; start
+        it with ``--speculative-num-steps`` at one of them and ``--speculative-eagle-topk 1``.
     path : path, optional
         JSON file to write.
 
@@ -51,8 +61,8 @@ def export_policy(
     Raises
     ------
     ArgumentError
-        If the policy has two axes, never drafts, or drafts again after it has stopped (in
-        TensorRT-LLM, whose schedule cannot say so).
+        If the policy has two axes or never drafts; or, for TensorRT-LLM, whose schedule cannot
+        say so, if k rises with load.
     FormatError
         If the file cannot be written.
 
@@ -61,8 +71,8 @@ def export_policy(
     A policy over rates is translated through the posterior median of the requests in the system at
     each row's draft length. Between two rows with different k the turn lies halfway. The engine
     counts the requests of a step, which leaves out those that wait: near the limit on requests in
-    flight its batch is lower than ours. Loads past capacity have no row of their own: the last k
-    goes on.
+    flight its batch is lower than ours. `turns_of` gives each turn with its interval. Loads past
+    capacity have no row of their own: the last k goes on.
 
     Examples
     --------
@@ -82,14 +92,16 @@ def export_policy(
         )
     if engine == "vllm":
         document: dict[str, Any] = {CEILING: max(drafting), RANGES: [list(r) for r in ranges]}
+    elif engine == "sglang":
+        document = {str(first): {STEPS: [k]} for first, _, k in ranges}
     else:
         lengths = [k for *_, k in ranges]
-        if any(now == 0 and later > 0 for now, later in pairwise(lengths)):
+        if any(now < later for now, later in pairwise(lengths)):
             raise ArgumentError(
-                "draft_len_schedule cannot start to draft again at a larger batch. Got draft "
-                f"lengths {lengths} instead: use draft_length_policy(..., monotone=True)."
+                "draft_len_schedule cannot draft more at a larger batch. Got draft lengths "
+                f"{lengths} instead: use draft_length_policy(..., monotone=True)."
             )
-        document = {SCHEDULE: {str(last): k for _, last, k in ranges if k}}
+        document = {LONGEST: lengths[0], SCHEDULE: {str(last): k for _, last, k in ranges if k}}
     check_engine_file(document, engine)
     if path is not None:
         try:
@@ -122,7 +134,9 @@ def batch_ranges(policy: pd.DataFrame) -> list[tuple[int, int, int]]:
         raise ArgumentError("the policy must have a load that is served. All are past capacity.")
     lengths = [int(k) for k in rows["num_speculative_tokens"]]
     batches = np.maximum.accumulate(rows["effective_batch"].to_numpy(dtype=float))
-    most = int(policy.attrs.get("max_num_seqs", max(1, int(np.ceil(batches[-1])))))
+    finite = batches[np.isfinite(batches)]
+    most = int(policy.attrs.get("max_num_seqs", np.ceil(max(finite, default=1.0)).clip(min=1)))
+    batches = np.minimum(batches, most)  # infinite where most draws are past capacity
     ranges: list[tuple[int, int, int]] = []
     first = 1
     for i, (now, later) in enumerate(pairwise(lengths)):
@@ -137,6 +151,43 @@ def batch_ranges(policy: pd.DataFrame) -> list[tuple[int, int, int]]:
     return ranges
 
 
+def turns_of(policy: pd.DataFrame) -> pd.DataFrame:
+    """Return where a policy turns from one k to another, in requests in the system.
+
+    Parameters
+    ----------
+    policy : pandas.DataFrame
+        Result of `draft_length_policy`, over one prompt length.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row per turn: ``before``, ``after`` (draft lengths), ``last_load``, ``first_load`` (of
+        the policy, on both sides), ``low_batch``, ``median_batch``, ``high_batch``: halfway between
+        the two loads' requests in the system, with the central 90 % of the posterior. How far apart
+        the loads lie is not in it: more loads near a turn place it better.
+
+    Raises
+    ------
+    ArgumentError
+        As `batch_ranges`.
+    """
+    batch_ranges(policy)
+    rows = policy[policy["num_speculative_tokens"].notna()]
+    found = []
+    for (load, before), (next_load, after) in pairwise(rows.iterrows()):
+        k, later = (int(row["num_speculative_tokens"]) for row in (before, after))
+        if k != later:
+            places = {
+                f"{name}_batch": (before[column] + after[column]) / 2
+                for name, column in BATCH_COLUMNS.items()
+            }
+            loads = {"last_load": load, "first_load": next_load}
+            found.append({"before": k, "after": later, **loads, **places})
+    names = ["before", "after", "last_load", "first_load", *(f"{n}_batch" for n in BATCH_COLUMNS)]
+    return pd.DataFrame(found, columns=names)
+
+
 def check_engine_file(document: Mapping[str, Any], engine: str = "vllm") -> None:
     """Check draft lengths by batch size as the engine would.
 
@@ -144,7 +195,7 @@ def check_engine_file(document: Mapping[str, Any], engine: str = "vllm") -> None
     ----------
     document : mapping
         What the engine takes.
-    engine : {"vllm", "tensorrt-llm"}
+    engine : {"vllm", "sglang", "tensorrt-llm"}
         Which engine.
 
     Raises
@@ -162,13 +213,13 @@ def import_policy(document: Mapping[str, Any], engine: str = "vllm") -> pd.DataF
     ----------
     document : mapping
         Result of `export_policy`, or what somebody wrote by hand.
-    engine : {"vllm", "tensorrt-llm"}
+    engine : {"vllm", "sglang", "tensorrt-llm"}
         Which engine.
 
     Returns
     -------
     pandas.DataFrame
-        ``first_batch``, ``last_batch``, requests, both ends inclusive, and
+        ``first_batch``, ``last_batch``, requests, both ends inclusive (blank: without end), and
         ``num_speculative_tokens``.
 
     Raises
@@ -182,55 +233,7 @@ def import_policy(document: Mapping[str, Any], engine: str = "vllm") -> pd.DataF
     [[1, 4, 4], [5, 8, 2]]
     """
     one_of(engine, ENGINES, "engine")
-    ranges = _of_vllm(document) if engine == "vllm" else _of_tensorrt(document)
+    ranges = READERS[engine](document)
     names = ["first_batch", "last_batch", "num_speculative_tokens"]
-    return pd.DataFrame(ranges, columns=names)
-
-
-def _of_vllm(document: Mapping[str, Any]) -> list[tuple[int, int, int]]:
-    found = document.get(RANGES)
-    if not isinstance(found, list) or not found:
-        raise FormatError(f"{RANGES} must be a list of [first, last, k]. Got {found!r} instead.")
-    ceiling = document.get(CEILING)
-    if not _is_count(ceiling) or not ceiling:
-        raise FormatError(f"{CEILING} must be a whole number of at least 1. Got {ceiling!r}.")
-    ranges: list[tuple[int, int, int]] = []
-    for number, entry in enumerate(found, 1):
-        place = f"{RANGES}, entry {number}"
-        if not isinstance(entry, list | tuple) or len(entry) != 3 or not all(map(_is_count, entry)):
-            raise FormatError(f"{place} must be [first, last, k], whole numbers. Got {entry!r}.")
-        first, last, k = entry
-        after = ranges[-1][1] + 1 if ranges else 1
-        if (first != 1 if not ranges else first < after) or last < first:
-            allowed = "1" if not ranges else f"at least {after}"
-            raise FormatError(
-                f"{place}: first must be {allowed} and last not below it. Got {entry!r} instead."
-            )
-        if k > ceiling:
-            raise FormatError(
-                f"{place}: k must be at most {CEILING}, {ceiling}. Got {k} instead: the engine "
-                "would cut it."
-            )
-        ranges.append((first, last, k))
-    return ranges
-
-
-def _of_tensorrt(document: Mapping[str, Any]) -> list[tuple[int, int, int]]:
-    found = document.get(SCHEDULE)
-    if not isinstance(found, Mapping) or not found:
-        raise FormatError(f"{SCHEDULE} must map batch sizes to draft lengths. Got {found!r}.")
-    ends: dict[int, int] = {}
-    for end, k in found.items():
-        number = int(end) if isinstance(end, str) and end.isdecimal() else end
-        if not _is_count(number) or number < 1 or not _is_count(k):
-            raise FormatError(
-                f"{SCHEDULE} must map whole numbers from 1 to whole numbers from 0. Got {end!r}: "
-                f"{k!r} instead."
-            )
-        ends[number] = k
-    firsts = [1, *(end + 1 for end in sorted(ends))]
-    return [(first, end, ends[end]) for first, end in zip(firsts, sorted(ends), strict=False)]
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    table = pd.DataFrame(ranges, columns=names)
+    return table.astype({"last_batch": "Int64"}) if ranges[-1][1] is None else table

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from bayes_sd.configuration import resolve
-from bayes_sd.predict import predict_latency
+from bayes_sd.configuration import resolve_all
+from bayes_sd.configuration_draws import draw_configuration
 from bayes_sd.scenario import Scenario
 
 Floats = npt.NDArray[np.float64]
@@ -67,18 +67,8 @@ def predict_over_loads(
     >>> predict_over_loads(tree, [scenario], [1.0, 2.0])[0].e2e_s.shape  # doctest: +SKIP
     (2, 4000)
     """
-    field = "request_rate_rps" if arms[0].concurrency is None else "concurrency"
-    found = []
-    for arm in arms:
-        asked = [arm.with_(**{field: load}) for load in loads]
-        drawn = predict_latency(tree, asked, random_seed=random_seed)
-        found.append(
-            LoadDraws(
-                resolve(tree, asked[0]).cell.label,
-                drawn["effective_batch"].values.T,
-                drawn["e2e_s"].values.T,
-                tuple(str(s) for s in drawn["status"].values),
-                tuple(str(s) for s in drawn["outside"].values),
-            )
-        )
-    return found
+    drawn = []
+    for found in resolve_all(tree, arms, random_seed=random_seed):
+        each = draw_configuration(tree, found, loads, "mean", random_seed, first_token=False)
+        drawn.append(LoadDraws(found.cell.label, each.batch, each.e2e_s, each.status, each.outside))
+    return drawn

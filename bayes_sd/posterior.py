@@ -1,5 +1,6 @@
 """From a fit to numbers: coefficients, acceptance and error scales of a pair, draw by draw."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +71,30 @@ def flat_draws(values: xr.DataArray) -> np.ndarray:
     return array.reshape(-1, *array.shape[2:])
 
 
+def drawn(variables: Mapping[Any, xr.Variable], name: str, **at: int) -> np.ndarray:
+    """Return one variable's draws, chains and draws in one axis in front.
+
+    Parameters
+    ----------
+    variables : mapping of str to xarray.Variable
+        ``tree["posterior"].variables``: a DataArray costs a hundred times as long to index.
+    name : str
+        Which one.
+    **at : int
+        Number along each dim to take, such as ``base=0``.
+
+    Returns
+    -------
+    array, (draw, ...) without the dims taken
+    """
+    variable = variables[name]
+    dims = [d for d in variable.dims if d not in at]
+    array = variable.values[tuple(at.get(str(d), slice(None)) for d in variable.dims)]
+    if dims[:2] != ["chain", "draw"]:
+        array = np.moveaxis(array, [dims.index("chain"), dims.index("draw")], [0, 1])
+    return np.ascontiguousarray(array).reshape(-1, *array.shape[2:])
+
+
 def fitted_pairs(tree: xr.DataTree) -> list[str]:
     """Return the labels of the pairs that a fit knows.
 
@@ -82,12 +107,12 @@ def fitted_pairs(tree: xr.DataTree) -> list[str]:
     -------
     list of str
     """
-    return [str(p) for p in tree["constant_data"].dataset["pair"].values]
+    return [str(p) for p in tree["constant_data"].variables["pair"].values]
 
 
 def fitted_bases(tree: xr.DataTree) -> list[str]:
     """Return the labels of the bases (a verifier on a deployment) that a fit knows."""
-    return [str(b) for b in tree["constant_data"].dataset["base"].values]
+    return [str(b) for b in tree["constant_data"].variables["base"].values]
 
 
 def find_label(name: str, labels: list[str]) -> int | None:
@@ -118,7 +143,7 @@ def find_cell(tree: xr.DataTree, name: str, *, drafts: bool) -> tuple[int, int |
     pairs, bases = fitted_pairs(tree), fitted_bases(tree)
     pair = find_label(name, pairs)
     if pair is not None:
-        return int(tree["constant_data"].dataset["base_of_pair"].values[pair]), pair
+        return int(tree["constant_data"].variables["base_of_pair"].values[pair]), pair
     base = find_label(name, bases)
     if base is not None and not drafts:
         return base, None
@@ -138,46 +163,45 @@ def find_cell(tree: xr.DataTree, name: str, *, drafts: bool) -> tuple[int, int |
 def cell(tree: xr.DataTree, name: str, *, drafts: bool) -> Cell:
     """Return the draws of a cell; see `find_cell` for the name and the errors."""
     base, pair = find_cell(tree, name, drafts=drafts)
-    posterior = tree["posterior"].dataset
-    constant = tree["constant_data"].dataset
-    fields: dict[str, Any] = {f: flat_draws(posterior[f].isel(base=base)) for f in BASE_FIELDS}
+    posterior, constant = tree["posterior"].variables, tree["constant_data"].variables
+    fields: dict[str, Any] = {f: drawn(posterior, f, base=base) for f in BASE_FIELDS}
     present = [f for f in OPTIONAL_FIELDS if f in posterior]
-    fields |= {f: flat_draws(posterior[f].isel(base=base)) for f in present}
+    fields |= {f: drawn(posterior, f, base=base) for f in present}
     if "expert_share" in fields:
-        fields["experts_fraction"] = float(experts_fraction(constant)[base])
+        fields["experts_fraction"] = float(experts_fraction(tree["constant_data"].dataset)[base])
     if pair is None:
         fields |= dict.fromkeys(PAIR_FIELDS, np.zeros(1))
     else:
-        fields |= {f: flat_draws(posterior[f].isel(pair=pair)) for f in PAIR_FIELDS}
+        fields |= {f: drawn(posterior, f, pair=pair) for f in PAIR_FIELDS}
     deployment = int(constant["deployment_of_base"].values[base])
     label = constant["base" if pair is None else "pair"].values[base if pair is None else pair]
+    errors = ("discrepancy_sd", "load_discrepancy_sd", "request_cv", *TTFT_FIELDS)
     return Cell(
         base,
         pair,
         str(label),
         CostCoefficients(**fields),
-        boot_sd=flat_draws(posterior["boot_sd"].isel(deployment=deployment)),
-        discrepancy_sd=flat_draws(posterior["discrepancy_sd"].isel(base=base)),
-        load_discrepancy_sd=flat_draws(posterior["load_discrepancy_sd"].isel(base=base)),
-        request_cv=flat_draws(posterior["request_cv"].isel(base=base)),
-        tail_dof=flat_draws(posterior["tail_dof"]),
-        extrapolation_sd=flat_draws(posterior["extrapolation_sd"]),
-        **{f: flat_draws(posterior[f].isel(base=base)) for f in TTFT_FIELDS if f in posterior},
+        boot_sd=drawn(posterior, "boot_sd", deployment=deployment),
+        tail_dof=drawn(posterior, "tail_dof"),
+        extrapolation_sd=drawn(posterior, "extrapolation_sd"),
         request_spread=_request_spread(posterior, base),
+        **{f: drawn(posterior, f, base=base) for f in errors if f in posterior},
     )
 
 
-def _request_spread(posterior: xr.Dataset, base: int) -> dict[str, np.ndarray] | None:
+def _request_spread(
+    posterior: Mapping[Any, xr.Variable], base: int
+) -> dict[str, np.ndarray] | None:
     """Return the draws that the spread of requests is made of, None if no run had percentiles."""
     if "spread_heterogeneity" not in posterior:
         return None
-    found = {f: flat_draws(posterior[f].isel(base=base)) for f in SPREAD_FIELDS}
-    return found | {f: flat_draws(posterior[f]) for f in SPREAD_SCALARS}
+    found = {f: drawn(posterior, f, base=base) for f in SPREAD_FIELDS}
+    return found | {f: drawn(posterior, f) for f in SPREAD_SCALARS}
 
 
 def group_of_pair(tree: xr.DataTree, pair: int) -> int | None:
     """Return the acceptance group of a pair's runs; None if acceptance was not counted."""
-    constant = tree["constant_data"].dataset
+    constant = tree["constant_data"].variables
     groups = constant["group_of_run"].values[constant["pair_of_run"].values == pair]
     found = np.unique(groups[groups >= 0])
     if len(found) > 1:
@@ -223,16 +247,15 @@ def steps_and_rates(
             f"acceptance of {where.label!r} was not counted in the fitted runs. "
             "Give it: Scenario(..., acceptance=0.7), or one rate per position."
         )
-    by_position = flat_draws(
-        tree["posterior"].dataset["conditional_acceptance_rate"].isel(acceptance_group=group)
-    )
+    posterior = tree["posterior"].variables
+    by_position = drawn(posterior, "conditional_acceptance_rate", acceptance_group=group)
     if drafts > by_position.shape[1]:
         raise DataError(
             f"num_speculative_tokens must be at most {by_position.shape[1]}, the longest draft "
             f"measured, unless acceptance is given. Got {drafts} instead."
         )
     counted: list[np.ndarray] = [by_position[:, j] for j in range(drafts)]
-    if "acceptance_request_sd" in tree["posterior"].dataset:
-        spread = flat_draws(tree["posterior"].dataset["acceptance_request_sd"])
+    if "acceptance_request_sd" in posterior:
+        spread = drawn(posterior, "acceptance_request_sd")
         counted = rates_of_steps(counted, spread, drafts)
     return expected_steps_renewal(emitted, counted, drafts), list(counted)

@@ -21,89 +21,34 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from bayes_sd.configuration import Configuration, configuration_rng, misfit_of, resolve_all
+from bayes_sd.configuration import Configuration, configuration_rng, resolve_all
+from bayes_sd.configuration_draws import ConfigurationDraws, draw_configuration
 from bayes_sd.exceptions import ArgumentError, DataError
-from bayes_sd.physics.effective_batch import solve_effective_batch
-from bayes_sd.request_latency import (
-    draw_requests,
-    quantiles_of_run,
-    request_quantile,
-    spread_of,
-    steady,
-)
+from bayes_sd.request_latency import quantiles_of_run, request_quantile, spread_of, steady
 from bayes_sd.scenario import Scenario
-from bayes_sd.support import support
 from bayes_sd.validate import one_of, whole_number
 
 KINDS = ("mean", "run", "request")
 
 
-def _batch_and_latency(
-    configuration: Configuration, factor: np.ndarray, surplus: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return batch and latency of each draw; infinite where the rate is past capacity."""
-    scenario = configuration.scenario
-    cap = float(scenario.max_num_seqs)
-    if scenario.concurrency is not None:
-        batch = np.full(factor.shape, min(float(scenario.concurrency), cap))
-        waiting = max(float(scenario.concurrency) / cap, 1.0)
-        return batch, factor * configuration.latency(batch) * waiting
-    rate = float(scenario.load) * surplus
-    batch = solve_effective_batch(
-        rate, lambda b: factor * configuration.latency(b), cap, relative_tolerance=1e-6
-    )
-    with np.errstate(invalid="ignore"):
-        latency = factor * configuration.latency(np.where(np.isfinite(batch), batch, 1.0))
-    return batch, np.where(np.isfinite(batch), latency, np.inf)
+def _draw_all(
+    tree: xr.DataTree, found: Sequence[Configuration], kind: str, random_seed: int
+) -> list[tuple[ConfigurationDraws, int]]:
+    """Draw scenarios, those of one configuration together; return each with its number there."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for i, each in enumerate(found):
+        same = each.scenario.with_(**{_load_name(each.scenario): 1.0})
+        groups.setdefault((id(each.cell), id(each.steps), same), []).append(i)
+    rows: dict[int, tuple[ConfigurationDraws, int]] = {}
+    for members in groups.values():
+        loads = [found[i].scenario.load for i in members]
+        drawn = draw_configuration(tree, found[members[0]], loads, kind, random_seed)
+        rows |= {i: (drawn, at) for at, i in enumerate(members)}
+    return [rows[i] for i in range(len(found))]
 
 
-def _draw(
-    tree: xr.DataTree, configuration: Configuration, kind: str, random_seed: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, str, str]:
-    """Return batch, latency, time to first token, status and what is outside, for a scenario."""
-    where, scenario = configuration.cell, configuration.scenario
-    rng = configuration_rng(configuration, random_seed + 1)
-    size = where.discrepancy_sd.shape
-    one = np.ones(size)
-    central, _ = _batch_and_latency(configuration, one, one)
-    typical = float(np.median(central))
-    lies = support(
-        tree,
-        scenario,
-        base=where.base,
-        pair=where.pair,
-        batch=typical,
-        lengths=(configuration.input_len, configuration.output_len),
-    )
-    misfit = misfit_of(configuration, lies.doublings, random_seed, central)
-    boot = where.boot_sd * rng.standard_normal(size)
-    n = scenario.num_requests
-    bunching, sampling = rng.standard_normal((2, *size)) / np.sqrt(n)
-    factor, surplus, after = misfit, one, one
-    if kind != "mean":
-        factor = factor * np.exp(boot)
-    if kind == "run":
-        after = np.exp(where.request_cv * sampling)
-        if scenario.concurrency is None and scenario.arrivals != "constant":
-            surplus = np.exp(bunching)
-    batch, latency = _batch_and_latency(configuration, factor, surplus)
-    status = "past capacity" if np.mean(np.isinf(latency)) > 0.5 else lies.status
-    first = configuration.ttft(latency, random_seed)  # infinite past capacity, as the latency is
-    if kind == "request":
-        about = spread_of(configuration, batch, latency)
-        if about is None:
-            raise DataError(
-                "kind='request' needs the spread of requests, and no fitted run had percentiles of "
-                "e2e. Fit runs with p50_e2e_s, p90_e2e_s, p95_e2e_s or p99_e2e_s."
-            )
-        return (
-            batch,
-            draw_requests(latency, steady(about), rng),
-            None,
-            status,
-            ", ".join(lies.outside),
-        )
-    return batch, latency * after, first, status, ", ".join(lies.outside)
+def _load_name(scenario: Scenario) -> str:
+    return "request_rate_rps" if scenario.concurrency is None else "concurrency"
 
 
 def predict_latency(
@@ -153,19 +98,19 @@ def predict_latency(
     if not listed:
         raise ArgumentError("scenarios must hold at least one Scenario. Got none instead.")
     found = list(resolve_all(tree, listed, allow_new=allow_new, random_seed=random_seed))
-    rows = [_draw(tree, configuration, kind, random_seed) for configuration in found]
+    rows = _draw_all(tree, found, kind, random_seed)
     dims = ("sample", "scenario")
     return xr.Dataset(
         {
-            "e2e_s": (dims, np.stack([r[1] for r in rows], axis=-1), {"units": "s"}),
+            "e2e_s": (dims, np.stack([r.e2e_s[i] for r, i in rows], axis=-1), {"units": "s"}),
             "effective_batch": (
                 dims,
-                np.stack([r[0] for r in rows], axis=-1),
+                np.stack([r.batch[i] for r, i in rows], axis=-1),
                 {"units": "requests"},
             ),
             **_token_times(found, rows),
-            "status": ("scenario", [r[3] for r in rows]),
-            "outside": ("scenario", [r[4] for r in rows]),
+            "status": ("scenario", [r.status[i] for r, i in rows]),
+            "outside": ("scenario", [r.outside[i] for r, i in rows]),
         },
         coords={"scenario": [s.label for s in listed]},
         attrs={"kind": kind},
@@ -173,15 +118,14 @@ def predict_latency(
 
 
 def _token_times(
-    found: Sequence[Configuration],
-    rows: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray | None, str, str]],
+    found: Sequence[Configuration], rows: Sequence[tuple[ConfigurationDraws, int]]
 ) -> dict[str, tuple[tuple[str, str], np.ndarray, dict[str, str]]]:
     """Return ttft and tpot of all scenarios, or nothing if one of them has none."""
-    first = [row[2] for row in rows]
+    first = [None if row.ttft_s is None else row.ttft_s[i] for row, i in rows]
     if any(values is None for values in first):
         return {}
     ttft = np.stack([np.asarray(values) for values in first], axis=-1)
-    e2e = np.stack([row[1] for row in rows], axis=-1)
+    e2e = np.stack([row.e2e_s[i] for row, i in rows], axis=-1)
     after = np.maximum([configuration.output_len - 1 for configuration in found], 1.0)
     decoding = np.where(np.isinf(e2e), np.inf, e2e - np.where(np.isinf(e2e), 0.0, ttft))
     dims, units = ("sample", "scenario"), {"units": "s"}
@@ -254,8 +198,10 @@ def predict_quantiles(
         raise ArgumentError(f"levels must rise between 0 and 1. Got {list(levels)!r} instead.")
     listed = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
     columns = []
-    for found in resolve_all(tree, listed, allow_new=allow_new, random_seed=random_seed):
-        batch, mean, *_ = _draw(tree, found, kind, random_seed)
+    resolved = list(resolve_all(tree, listed, allow_new=allow_new, random_seed=random_seed))
+    drawn = _draw_all(tree, resolved, kind, random_seed)
+    for found, (arm, i) in zip(resolved, drawn, strict=True):
+        batch, mean = arm.batch[i], arm.e2e_s[i]
         about = spread_of(found, batch, mean)
         if about is None:
             raise DataError(
@@ -267,8 +213,8 @@ def predict_quantiles(
             columns.append(quantiles_of_run(found, mean, about, at, rng))
         else:
             finite = np.isfinite(mean)
-            drawn = request_quantile(at, np.where(finite, mean, 1.0), **vars(steady(about)))
-            columns.append(np.where(finite[:, None], drawn, np.inf))
+            quantiles = request_quantile(at, np.where(finite, mean, 1.0), **vars(steady(about)))
+            columns.append(np.where(finite[:, None], quantiles, np.inf))
     return xr.DataArray(
         np.stack(columns, axis=1),
         dims=("sample", "scenario", "quantile"),

@@ -11,6 +11,18 @@ from bayes_sd.scenario import Scenario
 STATUSES = ("measured", "interpolated", "extrapolated", "past capacity")
 SAME = 0.02  # relative difference up to which two loads or lengths count as the same
 SAME_ACCEPTANCE = 0.01
+COLUMNS = (
+    "base_of_run",
+    "pair_of_run",
+    "effective_batch_observed",
+    "request_rate_rps",
+    "concurrency",
+    "num_speculative_tokens",
+    "num_verified_tokens",
+    "input_len_tokens",
+    "output_len_tokens",
+    "forced_acceptance_rate",
+)
 
 
 @dataclass(frozen=True)
@@ -32,12 +44,10 @@ class Support:
     doublings: float
 
 
-def _beyond(value: float, measured: np.ndarray) -> float:
+def _beyond(value: np.ndarray | float, measured: np.ndarray) -> np.ndarray:
     """Return how many doublings a value lies outside a range; 0 inside it, with the tolerance."""
     low, high = measured.min() * (1 - SAME), measured.max() * (1 + SAME)
-    if value > high:
-        return float(np.log2(value / high))
-    return float(np.log2(low / value)) if value < low else 0.0
+    return np.maximum(np.log2(np.maximum(value / high, low / value)), 0.0)
 
 
 def _forced_range(measured: np.ndarray, scenario: Scenario) -> bool:
@@ -89,55 +99,93 @@ def support(
     measured ones is interpolated; between 0 and the smallest measured k > 0, too, if k = 0 was
     measured.
     """
+    return support_at_loads(
+        tree,
+        scenario,
+        base=base,
+        pair=pair,
+        loads=np.array([scenario.load]),
+        batches=np.array([batch]),
+        lengths=lengths,
+    )[0]
+
+
+def support_at_loads(
+    tree: xr.DataTree,
+    scenario: Scenario,
+    *,
+    base: int,
+    pair: int | None,
+    loads: np.ndarray,
+    batches: np.ndarray,
+    lengths: tuple[float, float],
+) -> list[Support]:
+    """Compare a scenario at several loads with the measured runs of its cell.
+
+    Parameters
+    ----------
+    tree, scenario, base, pair, lengths
+        As `support`; the scenario's own load is not used, but its kind is.
+    loads : array, (load,)
+        Requests per second, or in flight.
+    batches : array, (load,)
+        Median predicted number in the system at each, requests; infinite past capacity.
+
+    Returns
+    -------
+    list of Support
+    """
     if base < 0 or (
         pair is None and scenario.num_speculative_tokens
     ):  # drawn from the population: how far it is, its own spread tells
-        return Support("extrapolated", ("pair",), 0.0)
-    runs = tree["constant_data"].to_dataset()
+        return [Support("extrapolated", ("pair",), 0.0)] * len(loads)
+    variables = tree["constant_data"].variables
+    runs = {name: variables[name].values for name in COLUMNS}
     drafts = scenario.num_speculative_tokens
-    of_base = runs["base_of_run"].values == base
-    of_pair = runs["pair_of_run"].values
+    of_base = runs["base_of_run"] == base
+    of_pair = runs["pair_of_run"]
     same_arm = of_base & (
         (of_pair == -1) if pair is None else ((of_pair == pair) | (of_pair == -1))
     )
     if not same_arm.any():
         same_arm = of_base
-    lengths_in, lengths_out = runs["input_len_tokens"].values, runs["output_len_tokens"].values
-    in_flight = runs["effective_batch_observed"].values[of_base]
-    verified = runs["num_verified_tokens"].values
+    lengths_in, lengths_out = runs["input_len_tokens"], runs["output_len_tokens"]
+    in_flight = np.maximum(runs["effective_batch_observed"][of_base], 1.0)
+    verified = runs["num_verified_tokens"]
     _, width = draft_shape(drafts, scenario.num_draft_steps, scenario.num_verified_tokens)
-    finite = min(batch, float(scenario.max_num_seqs))
+    # A step never holds less than one request: below that, less load is nothing new.
+    held = np.maximum(np.minimum(batches, float(scenario.max_num_seqs)), 1.0)
     distances = {
-        # A step never holds less than one request: below that, less load is nothing new.
-        "load": _beyond(max(finite, 1.0), np.maximum(in_flight, 1.0)),
-        "tokens per step": _beyond(
-            max(finite, 1.0) * width, np.maximum(in_flight, 1) * verified[of_base]
-        ),
+        "load": _beyond(held, in_flight),
+        "tokens per step": _beyond(held * width, in_flight * verified[of_base]),
         "draft length": _beyond(width, verified[same_arm if drafts else of_base]),
         "input length": _beyond(lengths[0], lengths_in[of_base]),
         "output length": _beyond(lengths[1], lengths_out[of_base]),
     }
-    outside = [name for name, distance in distances.items() if distance > 0]
-    if _forced_range(runs["forced_acceptance_rate"].values[of_base & (of_pair == pair)], scenario):
-        outside.append("acceptance")
-    doublings = float(np.sqrt(sum(d**2 for d in distances.values())))
-    if outside:
-        return Support("extrapolated", tuple(outside), doublings)
+    forced = runs["forced_acceptance_rate"]
+    if _forced_range(forced[of_base & (of_pair == pair)], scenario):
+        distances["acceptance"] = np.array(0.0)
+    names, each = list(distances), np.stack([d + 0 * held for d in distances.values()])
+    doublings = np.sqrt((each**2).sum(axis=0))
+    outside = (each > 0) | np.array([[name == "acceptance"] for name in names])
     same = (
         (of_pair == (-1 if drafts == 0 else pair if pair is not None else -1))
         & of_base
-        & (runs["num_speculative_tokens"].values == drafts)
+        & (runs["num_speculative_tokens"] == drafts)
         & (abs(verified / width - 1) <= SAME)
         & (abs(lengths_in / lengths[0] - 1) <= SAME)
         & (abs(lengths_out / lengths[1] - 1) <= SAME)
     )
-    if scenario.concurrency is None:
-        load = runs["request_rate_rps"].values
-    else:
-        load = runs["concurrency"].values
-    same &= abs(load / scenario.load - 1) <= SAME
-    forced = runs["forced_acceptance_rate"].values
     if scenario.acceptance is not None and drafts:
         given = np.atleast_1d(scenario.acceptance)
         same &= (abs(forced - given[0]) <= SAME_ACCEPTANCE) & bool((given == given[0]).all())
-    return Support("measured" if same.any() else "interpolated", (), 0.0)
+    there = runs["request_rate_rps" if scenario.concurrency is None else "concurrency"][same]
+    found = []
+    for i, load in enumerate(loads):
+        beyond = tuple(name for name, is_out in zip(names, outside[:, i], strict=True) if is_out)
+        if beyond:
+            found.append(Support("extrapolated", beyond, float(doublings[i])))
+        else:
+            met = bool((abs(there / load - 1) <= SAME).any())
+            found.append(Support("measured" if met else "interpolated", (), 0.0))
+    return found

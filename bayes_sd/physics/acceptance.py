@@ -169,8 +169,8 @@ def expected_steps(
     r"""Return the expected number of steps to emit a number of tokens, exactly.
 
     :math:`N(m) = 1 + \sum_s P(S = s) \, N(m - s)`, with N = 0 for m at or below 0: the last step
-    may emit more than is needed. Time and memory: m times the elements of the result, and k + 1
-    times them. For the model graph use `expected_steps_renewal`.
+    may emit more than is needed. Time: m (k + 1) times the elements of the rates. For the model
+    graph use `expected_steps_renewal`.
 
     Parameters
     ----------
@@ -204,6 +204,9 @@ def expected_steps(
             f"Got {num_tokens!r} instead."
         )
     chances = tokens_per_step_distribution(rates, num_speculative_tokens)
+    if all(np.ndim(chance) == 0 for chance in chances):
+        once = _steps_up_to(int(tokens.max(initial=0)), list(map(float, chances)))
+        return np.asarray(once[tokens])
     shape = np.broadcast_shapes(tokens.shape, *(np.shape(chance) for chance in chances))
     pmf = np.stack([np.broadcast_to(np.asarray(chance, float), shape) for chance in chances])
     recent = np.zeros_like(pmf)  # recent[s - 1] is N(m - s)
@@ -214,6 +217,14 @@ def expected_steps(
         recent[0] = now
         steps = np.where(tokens == emitted, now, steps)
     return steps
+
+
+def _steps_up_to(num_tokens: int, chances: list[float]) -> NDArray[np.float64]:
+    """Return N(0) to N(num_tokens) for one set of rates, of which there is one recursion only."""
+    steps = [0.0] * len(chances)  # the last is N(0)
+    for _ in range(num_tokens):
+        steps.append(1.0 + math.sumprod(chances, steps[: -len(chances) - 1 : -1]))
+    return np.array(steps[len(chances) - 1 :])
 
 
 def expected_steps_renewal(

@@ -82,5 +82,36 @@ def jump_slope(tokens: Any, jumps_s: tuple[Any, ...], tokens_variance: Any = 0.0
     return sum(parts[1:], parts[0])
 
 
+def jump_rise(
+    tokens: Any,
+    jumps_s: tuple[Any, ...],
+    tokens_variance: Any,
+    tokens_slope: Any,
+    variance_slope: Any,
+) -> Any:
+    """Return the derivative of `jump_time` along a path, exactly and at a point.
+
+    Parameters
+    ----------
+    tokens, jumps_s, tokens_variance
+        As in `jump_time`.
+    tokens_slope, variance_slope : number or array
+        Derivatives of the tokens and of their variance along the path.
+
+    Examples
+    --------
+    >>> print(f"{jump_rise(67.84, (1e-3, 0.0, 0.0), 0.0, 1.0, 0.0) * 64:.5f}")
+    0.00417
+    """
+    parts: list[Any] = []
+    for place, height in zip(JUMP_TOKENS, jumps_s, strict=True):
+        width = _width(place, JUMP_WIDTH, tokens_variance)
+        distance = (tokens - JUMP_PLACE * place) / width
+        passed = 1 / (1 + exponential(-distance))
+        widening = _LOGISTIC * variance_slope / (2 * width)
+        parts.append(height * passed * (1 - passed) * (tokens_slope - distance * widening) / width)
+    return sum(parts[1:], parts[0])
+
+
 def _width(place: float, share: float, tokens_variance: Any) -> Any:
     return ((share * place) ** 2 + _LOGISTIC * tokens_variance) ** 0.5

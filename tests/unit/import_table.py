@@ -59,9 +59,13 @@ configuration     | numpy xarray                  | LOW physics.* run_load scena
 + new_pairs
 request_latency   | numpy                         | LOW physics.* configuration percentile_ratios
 + acceptance_levels
+law_of_draws      | numpy                         | LOW physics.* configuration
+load_curve        | numpy                         | LOW physics.* configuration law_of_draws
+configuration_draws | numpy xarray                | LOW support configuration request_latency
++ law_of_draws load_curve
 sensitivity       | ARRAYS arviz scipy            | LOW prior priors new_pairs
 predict           | ARRAYS scipy                  | LOW physics.* scenario posterior support
-+ configuration request_latency
++ configuration request_latency configuration_draws
 acceptance_predict | ARRAYS                       | LOW physics.* acceptance_levels posterior
 summary           | ARRAYS                        | LOW
 shares            | ARRAYS                        | LOW physics.* scenario predict configuration
@@ -80,11 +84,12 @@ capacity          | ARRAYS                        | LOW scenario decide configur
 + rate_search capacity_draws
 traffic           | numpy pandas                  | LOW
 replicas          | ARRAYS                        | LOW scenario slo capacity traffic
-load_draws        | numpy xarray                  | LOW scenario configuration predict
+load_draws        | numpy xarray                  | LOW scenario configuration configuration_draws
 policy_path       | numpy                         |
 policy            | ARRAYS                        | LOW scenario decide load_draws policy_path
 fixed_draft_length | numpy pandas                 | LOW
-engine_files      | numpy pandas                  | LOW
+engine_schemas    |                               | LOW
+engine_files      | numpy pandas                  | LOW engine_schemas
 pair_comparison   | ARRAYS                        | LOW scenario predict decide
 drafter_size      | xarray                        | LOW scenario configuration pair_comparison
 run_value         | ARRAYS                        | LOW scenario predict decide

@@ -91,7 +91,7 @@ def test_policy_writes_the_file_of_an_engine(bayes_sd):
     [
         ("policy good.nc --pair quick", "needs loads"),
         ("policy good.nc --pair quick --rate 1 -o p.json", "--export"),
-        ("policy good.nc --pair quick --rate 1 --export sglang", "engine must be"),
+        ("policy good.nc --pair quick --rate 1 --export triton", "engine must be"),
         ("policy good.nc --pair quick --rate 1 --export vllm -o no/p.json", "cannot be written"),
     ],
 )

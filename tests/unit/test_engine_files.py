@@ -5,7 +5,13 @@ import json
 import pandas as pd
 import pytest
 
-from bayes_sd.engine_files import batch_ranges, check_engine_file, export_policy, import_policy
+from bayes_sd.engine_files import (
+    batch_ranges,
+    check_engine_file,
+    export_policy,
+    import_policy,
+    turns_of,
+)
 from bayes_sd.exceptions import ArgumentError, FormatError
 from bayes_sd.policy import draft_length_policy
 from bayes_sd.scenario import Scenario
@@ -57,9 +63,81 @@ def test_schedule_of_the_documentation_is_read():
 
 def test_tensorrt_file_ends_where_drafting_ends():
     document = export_policy(policy_of([5, 3, 0], [1.0, 10.0, 30.0]), "tensorrt-llm")
-    assert document == {"draft_len_schedule": {"5": 5, "20": 3}}
-    with pytest.raises(ArgumentError, match="again at a larger batch"):
-        export_policy(policy_of([0, 3], [1.0, 10.0]), "tensorrt-llm")
+    assert document == {"max_draft_len": 5, "draft_len_schedule": {"5": 5, "20": 3}}
+    for lengths in ([0, 3], [1, 3]):
+        with pytest.raises(ArgumentError, match="draft more at a larger batch"):
+            export_policy(policy_of(lengths, [1.0, 10.0]), "tensorrt-llm")
+
+
+def test_sglang_gets_one_candidate_from_each_turn_on_and_comes_back():
+    document = export_policy(policy_of([5, 3, 0], [1.0, 10.0, 30.0]), "sglang")
+    assert document == {
+        "1": {"candidate_steps": [5]},
+        "6": {"candidate_steps": [3]},
+        "21": {"candidate_steps": [0]},
+    }
+    back = import_policy(document, "sglang")
+    assert back["first_batch"].tolist() == [1, 6, 21]
+    assert back["last_batch"].tolist() == [5, 20, pd.NA]
+    assert back["num_speculative_tokens"].tolist() == [5, 3, 0]
+
+
+def test_sglang_counts_the_first_slot_below_its_key_and_settings_apart():
+    document = {"8": {"candidate_steps": [2]}, "4": {"candidate_steps": [3, 3]}, "ema_alpha": 0.2}
+    back = import_policy(document, "sglang")
+    assert back[["first_batch", "num_speculative_tokens"]].values.tolist() == [[1, 3], [8, 2]]
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ([], "must be an object"),
+        ({}, "a batch size as a key"),
+        ({"ema_alpha": 0.2}, "a batch size as a key"),
+        ({"1": {}}, "candidate_steps must be a list"),
+        ({"1": [3]}, "candidate_steps must be a list"),
+        ({"1": {"candidate_steps": []}}, "candidate_steps must be a list"),
+        ({"1": {"candidate_steps": [-1]}}, "at least 0"),
+        ({"1": {"candidate_steps": [1, 3]}}, "the engine chooses among them"),
+        ({"strategy": "throughput_aware", "1": {"candidate_steps": [3]}}, "must be 'ema'"),
+    ],
+)
+def test_bad_sglang_files_are_refused(document, words):
+    with pytest.raises(FormatError, match=words):
+        check_engine_file(document, "sglang")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"max_draft_len": 5, "draft_len_schedule": {"4": 4, "8": 2}},
+        {"draft_len_schedule": {"4": 1, "8": 2}},
+    ],
+)
+def test_a_tensorrt_schedule_starts_at_its_longest_draft(document):
+    with pytest.raises(FormatError, match=r"max_draft_len.*at its smallest batch, 4"):
+        check_engine_file(document, "tensorrt-llm")
+
+
+def test_a_row_that_is_mostly_past_capacity_has_no_end():
+    assert batch_ranges(policy_of([3, 1], [2.0, float("inf")])) == [(1, 33, 3), (34, 64, 1)]
+
+
+def test_turns_come_with_their_intervals():
+    policy = policy_of([5, 5, 1], [1.0, 4.0, 10.0])
+    policy["low_effective_batch"] = [0.9, 3.0, 8.0]
+    policy["high_effective_batch"] = [1.1, 6.0, 14.0]
+    (turn,) = turns_of(policy).to_dict(orient="records")
+    assert turn == {
+        "before": 5,
+        "after": 1,
+        "last_load": 2,
+        "first_load": 3,
+        "low_batch": 5.5,
+        "median_batch": 7.0,
+        "high_batch": 10.0,
+    }
+    assert turns_of(policy.iloc[:2]).empty
 
 
 def test_policy_of_a_fit_goes_through():

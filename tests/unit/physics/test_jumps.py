@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from bayes_sd.physics.jumps import JUMP_PLACE, JUMP_TOKENS, SLOPE_WIDTH, jump_slope, jump_time
+from bayes_sd.physics.jumps import (
+    JUMP_PLACE,
+    JUMP_TOKENS,
+    SLOPE_WIDTH,
+    jump_rise,
+    jump_slope,
+    jump_time,
+)
 from bayes_sd.physics.step_time import step_time, step_time_slope
 
 HEIGHTS = (1e-3, 2e-3, 4e-3)
@@ -54,3 +61,15 @@ def test_a_loaded_drafter_costs_only_where_it_is_off(make_costs):
     plain, loaded = make_costs(), make_costs(idle_drafter_s=2e-3)
     assert step_time(loaded, 4, 0, 500.0) - step_time(plain, 4, 0, 500.0) == pytest.approx(2e-3)
     assert step_time(loaded, 4, 3, 500.0) == step_time(plain, 4, 3, 500.0)
+
+
+def test_rise_is_the_derivative_along_a_path():
+    jumps, step = (1e-3, 2e-3, 4e-3), 1e-5
+
+    def along(batch):
+        return jump_time(4 * (1 + batch), jumps, 16 * batch)
+
+    for batch in (3.0, 15.5, 16.0, 40.0, 70.0):
+        slope = (along(batch + step) - along(batch - step)) / (2 * step)
+        found = jump_rise(4 * (1 + batch), jumps, 16 * batch, 4.0, 16.0)
+        assert found == pytest.approx(slope, rel=1e-5)
