@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
 from bayes_sd.configuration import Configuration, configuration_rng, misfit_draws
-from bayes_sd.exceptions import DataError
 from bayes_sd.law_of_draws import LawOfDraws
-from bayes_sd.load_curve import LoadCurve
-from bayes_sd.request_latency import draw_requests, spread_of, steady
+from bayes_sd.request_latency import draw_requests, spread_of, steady, unknown_spread
+from bayes_sd.smooth_curve import curve_of
 from bayes_sd.support import Support, support_at_loads
 
 Floats = npt.NDArray[np.float64]
@@ -152,7 +152,7 @@ def _open(
     random_seed: int,
 ) -> tuple[Floats, Floats, list[Support]]:
     """Return batch, latency and support of an open loop; infinite past capacity."""
-    curve = LoadCurve(configuration)
+    curve: Any = curve_of(configuration)  # each kind solves from points of its own
     points = curve.points(loads)
     lies = _support(tree, configuration, loads, np.median(points.central, axis=1))
     times_rate = run.arrivals if run is not None and kind == "run" else 1.0
@@ -186,10 +186,7 @@ def _requests(
     for load in range(len(latency)):
         about = spread_of(configuration, batch[load], latency[load])
         if about is None:
-            raise DataError(
-                "kind='request' needs the spread of requests, and no fitted run had percentiles of "
-                "e2e. Fit runs with p50_e2e_s, p90_e2e_s, p95_e2e_s or p99_e2e_s."
-            )
+            raise unknown_spread("e2e")
         rng = _Run.draw(configuration, random_seed).rng  # as if this load were the only one
         drawn[load] = draw_requests(latency[load], steady(about), rng)
     return drawn

@@ -80,6 +80,11 @@ def _worst(values: xr.Dataset, *, highest: bool) -> tuple[float, str]:
     return best, label
 
 
+def _e_bfmi(energy: np.ndarray) -> float:
+    """Return the lowest E-BFMI over chains, from energies (chain, draw)."""
+    return float(((np.diff(energy, axis=1) ** 2).mean(axis=1) / energy.var(axis=1)).min())
+
+
 def diagnose(tree: xr.DataTree, *, warn: bool = True) -> Verdict:
     """Judge the sampling of a fit by R-hat, ESS, divergences and E-BFMI.
 
@@ -134,8 +139,8 @@ def diagnose(tree: xr.DataTree, *, warn: bool = True) -> Verdict:
     if not worst_r_hat:
         r_hat, worst_r_hat = np.inf, "no parameter moves"
     divergences = int(stats["diverging"].sum())
-    energy = stats["energy"].values
-    e_bfmi = float(((np.diff(energy, axis=1) ** 2).mean(axis=1) / energy.var(axis=1)).min())
+    energies = [n for n in map(str, stats) if n == "energy" or n.startswith("energy_of_")]
+    e_bfmi = min(_e_bfmi(stats[name].values) for name in energies)  # blocks are sampled apart
     passed = (
         r_hat <= MAX_R_HAT
         and min(bulk, tail) >= MIN_ESS

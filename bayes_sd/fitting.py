@@ -1,14 +1,11 @@
 """Sampling the posterior: `fit`."""
 
 import json
-import os
 import time
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import nutpie
 import pymc as pm
 import xarray as xr
 
@@ -17,93 +14,13 @@ from bayes_sd.convergence import diagnose
 from bayes_sd.data import to_dataset
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.least_squares import reference_lengths
-from bayes_sd.model import build_model
 from bayes_sd.priors import Prior, check_priors, default_priors
+from bayes_sd.sampling import compile_blocks, compile_model, sample
 from bayes_sd.start import starting_point
 from bayes_sd.storage import FORMAT
 from bayes_sd.validate import whole_number
 
-TARGET_ACCEPT = 0.9  # at 0.8 a few draws in several thousand diverge near a sharp knee
 STAMPED = ("bayes_sd", "pymc", "nutpie", "arviz", "xarray", "numpy")
-
-
-@dataclass(frozen=True)
-class CompiledModel:
-    """A model compiled once, to be sampled for several choices of held-out runs."""
-
-    model: pm.Model
-    compiled: Any
-
-
-def compile_model(model: pm.Model, start: dict[str, np.ndarray] | None = None) -> CompiledModel:
-    """Compile a model for nutpie.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        Result of `build_model`.
-    start : dict of str to array, optional
-        Starting values by variable; the others start at their prior's centre with jitter.
-
-    Returns
-    -------
-    CompiledModel
-    """
-    start = start or {}
-    jittered = {v for v in model.free_RVs if v.name not in start}
-    known = {model[name]: value for name, value in start.items()}
-    return CompiledModel(
-        model, nutpie.compile_pymc_model(model, initial_points=known, jitter_rvs=jittered)
-    )
-
-
-def sample(
-    compiled: CompiledModel,
-    *,
-    score_weight: np.ndarray | None = None,
-    draws: int = 1000,
-    tune: int = 500,
-    chains: int = 4,
-    random_seed: int = 0,
-    progressbar: bool = True,
-) -> xr.DataTree:
-    """Draw from the posterior of a compiled model.
-
-    Parameters
-    ----------
-    compiled : CompiledModel
-        Result of `compile_model`.
-    score_weight : array of float, (run,), optional
-        1 for runs to learn from, 0 for runs to hold out. All by default.
-    draws, tune, chains, random_seed, progressbar
-        As in `fit`.
-
-    Returns
-    -------
-    xarray.DataTree
-        Groups ``posterior`` and ``sample_stats``.
-    """
-    target = compiled.compiled
-    if score_weight is not None:
-        target = target.with_data(score_weight=np.asarray(score_weight, dtype=float))
-    tree = nutpie.sample(
-        target,
-        draws=draws,
-        tune=tune,
-        chains=chains,
-        cores=min(chains, os.cpu_count() or 1),
-        seed=random_seed,
-        progress_bar=progressbar,
-        save_warmup=False,
-        target_accept=TARGET_ACCEPT,
-        # Most directions are short boot effects; without a further doubling they end a
-        # trajectory before the few long ones (sums that the data split loosely) have moved.
-        extra_doublings=1,
-    )
-    done = tree["posterior"].sizes["draw"]
-    if done < draws:  # nutpie hands over what it has when it is interrupted
-        raise KeyboardInterrupt(f"sampling was stopped after {done} of {draws} draws")
-    return tree
 
 
 def fit(
@@ -122,6 +39,8 @@ def fit(
     ----------
     model_or_data : pymc.Model, xarray.Dataset or pandas.DataFrame
         A table of runs, the data set made of it, or a model built from one with `build_model`.
+        Of runs, the model is sampled in blocks that share no parameter (`bayes_sd.blocks`), which
+        is faster; a model is sampled whole, as it is given. The posterior is the same.
     priors : dict of str to Prior, optional
         By default `default_priors(data)`. With a model, the priors are the model's: give none.
     draws, tune, chains : int
@@ -173,9 +92,12 @@ def fit(
         if not isinstance(data, xr.Dataset):
             data = to_dataset(data)
         priors = check_priors(default_priors(data) if priors is None else priors)
-        model = build_model(data, priors)
+        model = None
     begun = time.perf_counter()
-    compiled = compile_model(model, starting_point(data, priors))
+    if model is None:
+        compiled: Any = compile_blocks(data, priors)
+    else:
+        compiled = compile_model(model, starting_point(data, priors))
     ready = time.perf_counter()
     tree = sample(
         compiled,

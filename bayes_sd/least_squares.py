@@ -89,7 +89,7 @@ def least_squares(data: xr.Dataset, priors: dict[str, Prior], lengths: xr.Datase
     -------
     LeastSquares
     """
-    steps = _steps(data)
+    steps = expected_steps_of_runs(data)
     load = load_of_runs(data)
     drafts, verified = data["num_draft_steps"].values, data["num_verified_tokens"].values
     requests = load.requests_per_step
@@ -171,7 +171,7 @@ def load_covariates(
         "requests_variance": load.requests_variance,
         **{name: data[name].values for name in REQUEST},
         "input_len_tokens": prompt,
-        "num_steps": _steps(data),
+        "num_steps": expected_steps_of_runs(data),
     }
     latency = request_latency(costs, **terms)
     rise = latency_slope(
@@ -207,7 +207,7 @@ def _expert_share(priors: dict[str, Prior]) -> float:
     return float(expit(priors["expert_share"].center))
 
 
-def _steps(data: xr.Dataset) -> np.ndarray:
+def expected_steps_of_runs(data: xr.Dataset) -> np.ndarray:
     """Return the expected steps of each run, with the pooled rates of counted acceptance."""
     steps = steps_of_runs(data)
     emitted = np.maximum(data["output_len_tokens"].values - 1, 0)

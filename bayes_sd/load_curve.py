@@ -23,27 +23,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bayes_sd.batch_roots import STEEP, BatchRoots
 from bayes_sd.configuration import Configuration, MisfitDraws
 from bayes_sd.law_of_draws import LawOfDraws
-from bayes_sd.physics.effective_batch import capacity_rps, solve_effective_batch
 
 Floats = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]
 
-NUM_NODES = 400  # of the typical curve, which says where to start
-BLOCK = 32_768  # draws times loads at a time: they stay in the processor's cache
 CLOSE = 1e-9  # largest relative error of a batch
 # Relative distance in rate from which Newton's step ends within that: in units of the distance to
 # capacity, which is about (1 - slope)^2.
 NEAR = 3e-6
 APART = 1e-6  # relative distance of two rates from which on they tell a second derivative
-STEEP = 0.95  # slope from which on Newton's method is not trusted
-ALMOST = 0.97  # of the typical capacity: from here on each draw is compared with its own
 KINK = 1.0  # requests: below it, evenly spaced ones do not meet, and the law has a bend
-NUM_GRID = 20  # batches among which the capacity is looked for first
-NEWTON_STEPS, BISECTIONS = 8, 60
-SETTLED = 1e-8  # a step in log batch after which the next would be below rounding
-ROUNDING = 1e-13
 
 
 class Points(NamedTuple):
@@ -69,7 +61,7 @@ class Points(NamedTuple):
         return np.where(np.isfinite(self.batch), batch, np.inf)
 
 
-class LoadCurve:
+class LoadCurve(BatchRoots):
     """Batch over rate of a configuration whose requests arrive in an open loop.
 
     Parameters
@@ -82,40 +74,16 @@ class LoadCurve:
     See `bayes_sd.load_draws`.
     """
 
-    def __init__(self, configuration: Configuration) -> None:
-        self.law = LawOfDraws.of(configuration)
-        self.cap = float(configuration.scenario.max_num_seqs)
-        self.num_draws = configuration.cell.discrepancy_sd.size
-        self._largest = np.full((2, self.num_draws), np.nan)  # rate and its batch, once asked for
+    law: LawOfDraws
 
-    def _capacity(self, draws: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Return the largest rate of some draws, 1/s, and the batch there."""
-        new = np.unique(draws[np.isnan(self._largest[0][draws])])
-        if len(new):
-            cap = np.full(len(new), self.cap)
-            found = capacity_rps(self.law.take(new).latency, cap, num_grid=NUM_GRID)
-            self._largest[:, new] = found
-        return self._largest[0][draws], self._largest[1][draws]
+    def __init__(self, configuration: Configuration) -> None:
+        cap, draws = configuration.scenario.max_num_seqs, configuration.cell.discrepancy_sd.size
+        super().__init__(LawOfDraws.of(configuration), float(cap), draws)
 
     @cached_property
     def _rugged(self) -> Marks:
         """Draws in which a rate may have several batches, of which the least is wanted, (draw,)."""
         return np.broadcast_to(self.law.is_rugged(self.cap), (self.num_draws,))
-
-    @cached_property
-    def _typical(self) -> tuple[Floats, ...]:
-        """The curve of the mean costs: log rate, batch, its two derivatives in log rate, latency.
-
-        Only up to where the rate that it sustains stops rising.
-        """
-        batch = np.geomspace(self.cap * 1e-6, self.cap, NUM_NODES)
-        latency, elasticity = self.law.typical().latency_and_slope(batch)
-        log_rate = np.log(batch / latency)
-        falls = np.flatnonzero((np.diff(log_rate) <= 0) | (elasticity[1:] >= STEEP))
-        end = max(int(falls[0]) + 1 if len(falls) else NUM_NODES, 3)
-        log_rate, batch, latency = log_rate[:end], batch[:end], latency[:end]
-        slope = batch / (1 - np.minimum(elasticity[:end], STEEP))
-        return log_rate, batch, slope, np.gradient(slope, log_rate), latency
 
     def points(self, rates_rps: Floats) -> Points:
         """Return the curve at each rate, requests per second, (load,), without misfit."""
@@ -149,7 +117,7 @@ class LoadCurve:
         _, sustained, steep, *_ = here
         far = ~(abs(1 - sustained) < NEAR * (1 - steep) ** 2) | (steep >= STEEP) | self._rugged
         if far.any():
-            found = self._roots(rates_rps, far, batch, np.ones_like(batch))
+            found = self._roots(rates_rps, far, batch, None)
             held = np.where(np.isfinite(found), found, 1.0)
             there = self.law.take(np.nonzero(far)[1]).latency_and_slope(held)[1]
             batch[far], sustained[far] = found, 1.0
@@ -232,67 +200,3 @@ class LoadCurve:
             sure = (sure | small) & (steep < STEEP) & (at.slope < STEEP) & ~self._rugged
             sure &= (answer > 0) & (answer <= self.cap)
         return answer, sure
-
-    def _roots(self, rates_rps: Floats, marks: Marks, start: Floats, times: Floats) -> Floats:
-        """Return the batch of marked elements at so many times their rate, by iteration."""
-        loads, draws = np.nonzero(marks)
-        rate, begin = rates_rps[loads] * times[marks], start[marks]
-        answer = np.full(len(draws), np.nan)
-        rugged = self._rugged[draws]
-        for load in np.unique(loads[rugged]):  # a load by itself: the others must not matter
-            here = rugged & (loads == load)
-            law = self.law.take(draws[here])
-            answer[here] = solve_effective_batch(
-                rate[here], law.latency, self.cap, relative_tolerance=1e-12
-            )
-        high = np.log(rates_rps[loads]) > self._typical[0][-1] + np.log(ALMOST)
-        # Far from capacity Newton's method first; where it fails, and at capacity, in a bracket.
-        easy = np.flatnonzero(~rugged & ~high & np.isfinite(begin))
-        found, sure = _newton(self.law.take(draws[easy]), rate[easy], begin[easy], self.cap)
-        answer[easy[sure]] = found[sure]
-        left = np.flatnonzero(np.isnan(answer))
-        if len(left):
-            largest, there = self._capacity(draws[left])
-            alive = rate[left] <= largest * (1 + 1e-12)
-            answer[left[~alive]] = np.inf
-            left, there = left[alive], there[alive]
-            begin = np.where(np.isfinite(begin[left]), begin[left], there / 2)
-            law = self.law.take(draws[left])
-            answer[left] = _newton(law, rate[left], begin, there, bracket=True)[0]
-        return answer
-
-    def _blocks(self, num_loads: int) -> list[slice]:
-        rows = max(BLOCK // self.num_draws, 1)
-        return [slice(i, min(i + rows, num_loads)) for i in range(0, num_loads, rows)]
-
-
-def _newton(
-    law: LawOfDraws, rate: Floats, start: Floats, end: Floats | float, *, bracket: bool = False
-) -> tuple[Floats, Marks]:
-    """Return the roots of B = rate L(B) in log B up to an end, and where they are sure.
-
-    With a bracket, the rate rises up to the end and is reached there: it is halved where a step
-    would leave it.
-    """
-    x, goal, high = np.log(np.minimum(start, end)), np.log(rate), np.log(end) + 0 * rate
-    low = np.full(len(x), -np.inf)
-    done, lost = np.zeros((2, len(x)), dtype=bool)
-    for _ in range(BISECTIONS if bracket else NEWTON_STEPS):
-        if (done | lost).all():
-            break
-        latency, slope = law.latency_and_slope(np.exp(x))
-        missing = goal - x + np.log(latency)  # above 0 below the root
-        with np.errstate(divide="ignore", invalid="ignore"):
-            step = np.clip(missing / (1 - slope), -1.0, 1.0)
-        close = (abs(step) < SETTLED) & (slope < 1)
-        if bracket:
-            low, high = np.where(missing > 0, x, low), np.where(missing > 0, high, x)
-            inside = (slope < 1) & (x + step > low) & (x + step < high)
-            middle = np.where(np.isfinite(low), (low + high) / 2, high - 1.0)
-            step = np.where(inside | close, step, middle - x)
-            close |= high - low < ROUNDING
-        else:
-            lost |= ~done & ((slope >= STEEP) | (x + step > high))
-        x = np.where(done | lost, x, x + step)
-        done |= ~lost & close
-    return np.exp(x), done

@@ -21,7 +21,7 @@ from bayes_sd.expert_graph import expert_bases
 from bayes_sd.graph import cost_coefficients, costs_of_runs, first_pairs
 from bayes_sd.least_squares import load_covariates, reference_lengths
 from bayes_sd.likelihoods import latency_logp, latency_scale, observe_latency
-from bayes_sd.percentile_graph import add_percentiles, percentile_data
+from bayes_sd.percentile_graph import add_percentiles, scored_latencies
 from bayes_sd.physics.jumps import JUMP_TOKENS
 from bayes_sd.physics.latency import latency_slope, request_latency
 from bayes_sd.population import draw
@@ -74,79 +74,85 @@ def build_model(
     >>> frame = load_vllm_cpu("dense", quiet_only=True)
     >>> model = build_model(to_dataset(frame[~frame["is_throughput_test"]]))
     >>> sorted(v.name for v in model.observed_RVs)
-    ['accepted', 'log_latency', 'log_ttft', 'percentile_ratios']
+    ['accepted', 'log_latency', 'log_ttft', 'percentile_ratios', 'tpot_percentile_ratios', \
+'ttft_percentile_ratios']
     """
     if not isinstance(data, xr.Dataset):
         data = to_dataset(data)
     if not data.sizes["run"]:
         raise DataError("the data set holds no run. Give at least one run with a mean latency.")
     priors = check_priors(default_priors(data) if priors is None else priors)
-    load, lengths = load_of_runs(data), reference_lengths(data)
-    with pm.Model(coords=_coords(data)) as model:
-        weight = pm.Data("score_weight", np.ones(data.sizes["run"]), dims="run")
-        observed = dict(observations(data))
-        if replaceable:  # else constants, from which the compiler computes what it can beforehand
-            observed = {name: pm.Data(name, v, dims="run") for name, v in observed.items()}
-        of_base, of_pair = cost_coefficients(data, lengths, priors)
-        costs = costs_of_runs(data, of_base, of_pair)
-        terms = {
-            **{name: observed[name] for name in ("requests_per_step", "others")},
-            "requests_variance": observed["requests_variance"] if load.is_noisy else 0.0,
-            **{name: data[name].values for name in REQUEST},
-            "num_steps": add_steps(data, priors, replaceable=replaceable),
-        }
-        latency = request_latency(costs, **terms)
-        slope = latency_slope(
-            costs,
-            requests_slope=observed["requests_slope"],
-            others_slope=load.others_slope,
-            **terms,
-        )
-        elasticity = observed["effective_batch"] * slope / latency
-        one_minus: Any = 1 - load.feedback * elasticity
-        boot = _boot(data, priors)[data["sweep_of_run"].values]
-        tail_dof = draw("tail_dof", priors["tail_dof"])
-        draw("extrapolation_sd", priors["extrapolation_sd"])
-        scales = {
-            name: draw(name, priors[name], dims="base")[data["base_of_run"].values]
-            for name in ("discrepancy_sd", "load_discrepancy_sd", "request_cv")
-        }
-        scored = {
-            "location": pt.log(latency) + boot,
-            "scale": latency_scale(
-                **scales,
-                num_requests=data["num_requests"].values,
-                elasticity=elasticity,
-                one_minus_elasticity=one_minus,
-                arrival_noise=load.arrival_noise,
-            ),
-            "tail_dof": tail_dof,
-            "one_minus_elasticity": one_minus,
-        }
-        log_latency = observed["log_mean_e2e"]
-        observe_latency("log_latency", log_latency, weight=weight, **scored)
-        pm.Deterministic(
-            "latency_log_density", latency_logp(log_latency, **scored, weight=1.0), dims="run"
-        )
+    lengths = reference_lengths(data)
+    with pm.Model(coords=model_coords(data)) as model:
+        weight = score_weight(data)
+        log_latency, num_steps = _add_latency(data, priors, lengths, weight, replaceable)
         if "ttft" in responses and has_ttft(data).any():
-            add_ttft(
-                data,
-                priors,
-                lengths,
-                log_latency=log_latency,
-                num_steps=terms["num_steps"],
-                weight=weight,
-            )
-        ratios = percentile_data(data) if "percentiles" in responses else None
-        if ratios is not None:
-            add_percentiles(
-                data, ratios, priors, *load_covariates(data, priors, lengths), weight=weight
-            )
+            known = {"log_latency": log_latency, "num_steps": num_steps, "weight": weight}
+            add_ttft(data, priors, lengths, **known)
+        if scored := scored_latencies(data) if "percentiles" in responses else []:
+            covariates = load_covariates(data, priors, lengths)
+            for latency in scored:
+                add_percentiles(data, priors, covariates, latency=latency, weight=weight)
     model.bayes_sd_data, model.bayes_sd_priors = data, priors
     return model
 
 
-def _coords(data: xr.Dataset) -> dict[str, Any]:
+def score_weight(data: xr.Dataset) -> Any:
+    """Add the weight of each run, (run,), to the model in context: 1 at first, 0 to hold it out."""
+    return pm.Data("score_weight", np.ones(data.sizes["run"]), dims="run")
+
+
+def _add_latency(
+    data: xr.Dataset, priors: dict[str, Prior], lengths: xr.Dataset, weight: Any, replaceable: bool
+) -> tuple[Any, Any]:
+    """Score mean latencies and acceptance; return log latency and steps of each run, (run,)."""
+    load = load_of_runs(data)
+    observed = dict(observations(data))
+    if replaceable:  # else constants, from which the compiler computes what it can beforehand
+        observed = {name: pm.Data(name, v, dims="run") for name, v in observed.items()}
+    of_base, of_pair = cost_coefficients(data, lengths, priors)
+    costs = costs_of_runs(data, of_base, of_pair)
+    terms = {
+        **{name: observed[name] for name in ("requests_per_step", "others")},
+        "requests_variance": observed["requests_variance"] if load.is_noisy else 0.0,
+        **{name: data[name].values for name in REQUEST},
+        "num_steps": add_steps(data, priors, replaceable=replaceable),
+    }
+    latency = request_latency(costs, **terms)
+    slope = latency_slope(
+        costs, requests_slope=observed["requests_slope"], others_slope=load.others_slope, **terms
+    )
+    elasticity = observed["effective_batch"] * slope / latency
+    one_minus: Any = 1 - load.feedback * elasticity
+    boot = _boot(data, priors)[data["sweep_of_run"].values]
+    tail_dof = draw("tail_dof", priors["tail_dof"])
+    draw("extrapolation_sd", priors["extrapolation_sd"])
+    scales = {
+        name: draw(name, priors[name], dims="base")[data["base_of_run"].values]
+        for name in ("discrepancy_sd", "load_discrepancy_sd", "request_cv")
+    }
+    scored = {
+        "location": pt.log(latency) + boot,
+        "scale": latency_scale(
+            **scales,
+            num_requests=data["num_requests"].values,
+            elasticity=elasticity,
+            one_minus_elasticity=one_minus,
+            arrival_noise=load.arrival_noise,
+        ),
+        "tail_dof": tail_dof,
+        "one_minus_elasticity": one_minus,
+    }
+    log_latency = observed["log_mean_e2e"]
+    observe_latency("log_latency", log_latency, weight=weight, **scored)
+    pm.Deterministic(
+        "latency_log_density", latency_logp(log_latency, **scored, weight=1.0), dims="run"
+    )
+    return log_latency, terms["num_steps"]
+
+
+def model_coords(data: xr.Dataset) -> dict[str, Any]:
+    """Return the coordinates of every dim of the model."""
     dims = ("run", "sweep", "base", "pair", "deployment", "acceptance_group", "position")
     return {dim: data[dim].values for dim in dims} | {
         "verifier_cost": list(VERIFIER_COSTS),

@@ -1,4 +1,14 @@
-"""Percentiles of a run's request latency, given its mean: how wide requests spread, and why."""
+r"""Percentiles of a run's request latency, given its mean: how wide requests spread, and why.
+
+The same form for end-to-end latency, time to first token and time per token, each with parameters
+of its own (`PREFIX`). What spreads them differs:
+
+- **e2e**: how many steps a request takes, in the share of its latency that they make; the batch
+  that wanders under random arrivals; heterogeneity.
+- **tpot**: the same, and all of it grows with the steps.
+- **ttft**: a request waits for the rest of the running step, which is uniform on it, so its
+  variance is step^2 / 12; heterogeneity. A uniform wait shows as a skewness near -0.2.
+"""
 
 from typing import Any
 
@@ -7,6 +17,7 @@ import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_sd.acceptance_levels import pooled_rates
+from bayes_sd.least_squares import expected_steps_of_runs
 from bayes_sd.percentile_ratios import MIN_REQUESTS, RatioData, ratio_data
 from bayes_sd.physics.acceptance import expected_steps_renewal
 from bayes_sd.physics.request_spread import (
@@ -14,32 +25,45 @@ from bayes_sd.physics.request_spread import (
     request_spread,
     steps_variance_renewal,
     tail_excess,
+    wait_variance,
 )
 from bayes_sd.population import draw
 from bayes_sd.prior import Prior
 from bayes_sd.run_load import load_of_runs
+from bayes_sd.spread_priors import PREFIX
 from bayes_sd.tail_likelihood import observe_ratios
 
 
-def percentile_data(data: xr.Dataset) -> RatioData | None:
-    """Return the whitened percentiles of end-to-end latency; None if no run has any.
+def scored_latencies(data: xr.Dataset) -> list[str]:
+    """Return the latencies that some run has percentiles of, such that they count."""
+    return [latency for latency in PREFIX if percentile_data(data, latency) is not None]
+
+
+def percentile_data(data: xr.Dataset, latency: str = "e2e") -> RatioData | None:
+    """Return the whitened percentiles of a latency; None if no run has any.
 
     Runs at a limit on requests in flight do not count: what their requests wait for is not in the
     law of the spread.
+
+    Parameters
+    ----------
+    data : xarray.Dataset
+        Result of `to_dataset`.
+    latency : {"e2e", "ttft", "tpot"}
+        Which latency.
     """
-    if "e2e_quantile_s" not in data:
+    if f"{latency}_quantile_s" not in data:
         return None
+    mean = data[f"mean_{latency}_s"].values
     capped = data["control"].values == "cap"
-    quantile = np.where(capped[:, None], np.nan, data["e2e_quantile_s"].values)
+    quantile = data[f"{latency}_quantile_s"].values
+    # A quantile or a mean of 0, as of one-token answers, has no logarithm.
+    counts = (quantile > 0) & (mean > 0)[:, None] & ~capped[:, None]
+    quantile = np.where(counts, quantile, np.nan)
     usable = np.isfinite(quantile).any(axis=1) & (data["num_requests"].values >= MIN_REQUESTS)
     if not usable.any():
         return None
-    return ratio_data(
-        quantile,
-        data["mean_e2e_s"].values,
-        data["num_requests"].values,
-        list(data["quantile"].values),
-    )
+    return ratio_data(quantile, mean, data["num_requests"].values, list(data["quantile"].values))
 
 
 def steps_cv2_of_runs(data: xr.Dataset) -> np.ndarray:
@@ -66,11 +90,10 @@ def steps_cv2_of_runs(data: xr.Dataset) -> np.ndarray:
 
 def add_percentiles(
     data: xr.Dataset,
-    ratios: RatioData,
     priors: dict[str, Prior],
-    elasticity: np.ndarray,
-    own_prefill_share: np.ndarray,
+    covariates: tuple[np.ndarray, np.ndarray],
     *,
+    latency: str,
     weight: Any,
 ) -> None:
     """Score the percentiles of runs as ratios to their mean, in the model in context.
@@ -83,43 +106,64 @@ def add_percentiles(
     Parameters
     ----------
     data : xarray.Dataset
-        Result of `to_dataset`.
-    ratios : RatioData
-        Result of `percentile_data`.
+        Result of `to_dataset`; some run has percentiles of the latency.
     priors : dict
         Table of priors.
-    elasticity, own_prefill_share : array, (run,)
-        Result of `load_covariates`.
+    covariates : tuple of array, (run,)
+        Result of `load_covariates`: elasticity, and share of the own prefill.
+    latency : {"e2e", "ttft", "tpot"}
+        Which latency; its parameters have the prefix of `PREFIX`.
     weight : tensor, (run,)
         1 to score a run, 0 to hold it out.
     """
-    base = data["base_of_run"].values
-    load = load_of_runs(data)
+    ratios = percentile_data(data, latency)
+    if ratios is None:
+        return
+    prefix, base = PREFIX[latency], data["base_of_run"].values
+    parts, seconds = _parts(data, covariates, latency)
+    parts = {name: np.where(ratios.is_scored, part, 1.0) for name, part in parts.items()}
+
+    def drawn(name: str, dims: str | None = None) -> Any:
+        return draw(prefix + name, priors[prefix + name], dims=dims)
+
     heterogeneity, skew, backlog, misfit = (
-        draw(name, priors[name], dims="base")[base]
+        drawn(name, "base")[base]
         for name in ("spread_heterogeneity", "spread_skew", "backlog_s", "percentile_misfit_sd")
     )
-    wandering = load_variance(
-        1 - load.feedback * elasticity,
-        data["effective_batch_observed"].values,
-        load.arrival_noise,
-    )
-    spread = request_spread(
-        steps_cv2=steps_cv2_of_runs(data),
-        decode_share=1 - own_prefill_share,
-        heterogeneity=heterogeneity,
-        load_factor=draw("load_factor", priors["load_factor"]),
-        load_cv2=wandering,
-    )
     observe_ratios(
-        "percentile_ratios",
+        f"{prefix}percentile_ratios",
         ratios,
-        spread=spread,
+        spread=request_spread(
+            heterogeneity=heterogeneity, load_factor=drawn("load_factor"), **parts
+        ),
         skew=skew,
-        excess=tail_excess(backlog, 1 - elasticity, data["mean_e2e_s"].values),
+        excess=tail_excess(backlog, 1 - covariates[0], np.where(ratios.is_scored, seconds, 1.0)),
         misfit_sd=misfit,
-        excess_misfit=draw("excess_misfit", priors["excess_misfit"]),
-        dof=draw("percentile_dof", priors["percentile_dof"]) + 1,
-        top_dof=draw("percentile_top_dof", priors["percentile_top_dof"]) + 1,
+        excess_misfit=drawn("excess_misfit"),
+        dof=drawn("percentile_dof") + 1,
+        top_dof=drawn("percentile_top_dof") + 1,
         weight=pt.as_tensor(weight) * ratios.is_scored,
     )
+
+
+def _parts(
+    data: xr.Dataset, covariates: tuple[np.ndarray, np.ndarray], latency: str
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Return what the spread of each run's requests is made of, and the seconds of p99's excess."""
+    elasticity, own_prefill_share = covariates
+    e2e, first = data["mean_e2e_s"].values, data["mean_ttft_s"].values
+    if latency == "ttft":
+        step = e2e / np.maximum(expected_steps_of_runs(data), 1.0)
+        of_wait = wait_variance(step, first)
+        return {"steps_cv2": 0.0, "decode_share": 0.0, "load_cv2": of_wait}, first
+    load = load_of_runs(data)
+    wandering = load_variance(
+        1 - load.feedback * elasticity, data["effective_batch_observed"].values, load.arrival_noise
+    )
+    share = 1 - own_prefill_share
+    parts = {
+        "steps_cv2": steps_cv2_of_runs(data),
+        "decode_share": share if latency == "e2e" else 1.0,
+        "load_cv2": wandering,
+    }
+    return parts, e2e if latency == "e2e" else share * e2e

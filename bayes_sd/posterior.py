@@ -1,7 +1,8 @@
 """From a fit to numbers: coefficients, acceptance and error scales of a pair, draw by draw."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from bayes_sd.labels import experts_fraction
 from bayes_sd.physics.acceptance import expected_steps, expected_steps_renewal
 from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.scenario import Scenario
+from bayes_sd.spread_priors import PREFIX
 from bayes_sd.validate import nearest_names
 
 BASE_FIELDS = (
@@ -44,9 +46,20 @@ SPREAD_SCALARS = ("load_factor", "excess_misfit", "percentile_dof", "percentile_
 PAIR_FIELDS = ("draft_fixed_s", "draft_per_request_s", "verify_growth_per_draft")
 
 
+type SpreadDraws = Callable[[str], dict[str, np.ndarray] | None]
+
+
+def _no_spread(latency: str) -> None:
+    """Tell that no run had percentiles of a latency."""
+
+
 @dataclass(frozen=True)
 class Cell:
-    """Draws of one base, or of one pair on it; every array has shape (draw,)."""
+    """Draws of one base, or of one pair on it; every array has shape (draw,).
+
+    ``request_spread`` takes a latency and returns the draws that the spread of its requests is
+    made of, by their names without prefix; None if no fitted run had percentiles of it.
+    """
 
     base: int
     pair: int | None
@@ -62,7 +75,7 @@ class Cell:
     ttft_fixed_s: np.ndarray | None = None
     ttft_per_token_s: np.ndarray | None = None
     ttft_discrepancy_sd: np.ndarray | None = None
-    request_spread: dict[str, np.ndarray] | None = None
+    request_spread: SpreadDraws = _no_spread
 
 
 def flat_draws(values: xr.DataArray) -> np.ndarray:
@@ -184,19 +197,20 @@ def cell(tree: xr.DataTree, name: str, *, drafts: bool) -> Cell:
         boot_sd=drawn(posterior, "boot_sd", deployment=deployment),
         tail_dof=drawn(posterior, "tail_dof"),
         extrapolation_sd=drawn(posterior, "extrapolation_sd"),
-        request_spread=_request_spread(posterior, base),
+        request_spread=partial(_request_spread, posterior, base),
         **{f: drawn(posterior, f, base=base) for f in errors if f in posterior},
     )
 
 
 def _request_spread(
-    posterior: Mapping[Any, xr.Variable], base: int
+    posterior: Mapping[Any, xr.Variable], base: int, latency: str
 ) -> dict[str, np.ndarray] | None:
     """Return the draws that the spread of requests is made of, None if no run had percentiles."""
-    if "spread_heterogeneity" not in posterior:
+    prefix = PREFIX[latency]
+    if f"{prefix}spread_heterogeneity" not in posterior:
         return None
-    found = {f: drawn(posterior, f, base=base) for f in SPREAD_FIELDS}
-    return found | {f: drawn(posterior, f) for f in SPREAD_SCALARS}
+    found = {f: drawn(posterior, prefix + f, base=base) for f in SPREAD_FIELDS}
+    return found | {f: drawn(posterior, prefix + f) for f in SPREAD_SCALARS}
 
 
 def group_of_pair(tree: xr.DataTree, pair: int) -> int | None:

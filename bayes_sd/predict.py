@@ -21,14 +21,15 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-from bayes_sd.configuration import Configuration, configuration_rng, resolve_all
+from bayes_sd.configuration import Configuration, resolve_all
 from bayes_sd.configuration_draws import ConfigurationDraws, draw_configuration
-from bayes_sd.exceptions import ArgumentError, DataError
-from bayes_sd.request_latency import quantiles_of_run, request_quantile, spread_of, steady
+from bayes_sd.exceptions import ArgumentError
+from bayes_sd.request_latency import quantiles_about
 from bayes_sd.scenario import Scenario
 from bayes_sd.validate import one_of, whole_number
 
 KINDS = ("mean", "run", "request")
+LATENCIES = ("e2e", "ttft", "tpot")
 
 
 def _draw_all(
@@ -121,18 +122,47 @@ def _token_times(
     found: Sequence[Configuration], rows: Sequence[tuple[ConfigurationDraws, int]]
 ) -> dict[str, tuple[tuple[str, str], np.ndarray, dict[str, str]]]:
     """Return ttft and tpot of all scenarios, or nothing if one of them has none."""
-    first = [None if row.ttft_s is None else row.ttft_s[i] for row, i in rows]
-    if any(values is None for values in first):
+    pairs = list(zip(found, rows, strict=True))
+    means = {
+        name: [mean_of(where, row, i, name) for where, (row, i) in pairs]
+        for name in ("ttft", "tpot")
+    }
+    if any(values is None for values in means["ttft"]):
         return {}
-    ttft = np.stack([np.asarray(values) for values in first], axis=-1)
-    e2e = np.stack([row.e2e_s[i] for row, i in rows], axis=-1)
-    after = np.maximum([configuration.output_len - 1 for configuration in found], 1.0)
-    decoding = np.where(np.isinf(e2e), np.inf, e2e - np.where(np.isinf(e2e), 0.0, ttft))
     dims, units = ("sample", "scenario"), {"units": "s"}
     return {
-        "ttft_s": (dims, ttft, units),
-        "tpot_s": (dims, np.maximum(decoding, 0.0) / after, units),
+        f"{name}_s": (dims, np.stack([np.asarray(v) for v in values], axis=-1), units)
+        for name, values in means.items()
     }
+
+
+def mean_of(
+    configuration: Configuration, draws: ConfigurationDraws, load: int, latency: str
+) -> np.ndarray | None:
+    """Return draws of the mean of a latency at one load, s, (draw,); None if it is not known.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        A scenario looked up in a fit.
+    draws : ConfigurationDraws
+        Its draws.
+    load : int
+        Number of the load.
+    latency : {"e2e", "ttft", "tpot"}
+        Time per token is (e2e - ttft) / (tokens - 1), infinite past capacity.
+    """
+    e2e = draws.e2e_s[load]
+    if latency == "e2e":
+        return e2e
+    if draws.ttft_s is None:
+        return None
+    first = draws.ttft_s[load]
+    if latency == "ttft":
+        return first
+    past = np.isinf(e2e)
+    decoding = np.where(past, np.inf, e2e - np.where(past, 0.0, first))
+    return np.asarray(np.maximum(decoding, 0.0) / max(configuration.output_len - 1, 1.0))
 
 
 def effective_batch(
@@ -159,15 +189,16 @@ def predict_quantiles(
     levels: Sequence[float] = (0.5, 0.9, 0.95, 0.99),
     kind: str = "mean",
     *,
+    latency: str = "e2e",
     allow_new: bool = False,
     random_seed: int = 0,
 ) -> xr.DataArray:
-    """Draw quantiles of the end-to-end latency of requests.
+    """Draw quantiles of the latency of requests.
 
     Parameters
     ----------
     tree : xarray.DataTree
-        Result of `fit`, of runs with percentiles of e2e.
+        Result of `fit`, of runs with percentiles of that latency.
     scenarios : Scenario or sequence of Scenario
         What is asked.
     levels : sequence of float
@@ -175,6 +206,8 @@ def predict_quantiles(
     kind : {"mean", "run"}
         ``mean``: the quantile over all requests of the configuration. ``run``: the percentile that
         one fresh benchmark run would report, of its own requests and boot.
+    latency : {"e2e", "ttft", "tpot"}
+        End-to-end latency, time to first token, or time per token after the first.
     allow_new, random_seed
         As in `predict_latency`.
 
@@ -193,6 +226,7 @@ def predict_quantiles(
     >>> predict_quantiles(tree, scenario, [0.95])  # doctest: +SKIP
     """
     one_of(kind, KINDS[:2], "kind")
+    one_of(latency, LATENCIES, "latency")
     at = np.asarray(levels, dtype=float)
     if not len(at) or (np.diff(at) <= 0).any() or at[0] <= 0 or at[-1] >= 1:
         raise ArgumentError(f"levels must rise between 0 and 1. Got {list(levels)!r} instead.")
@@ -201,24 +235,14 @@ def predict_quantiles(
     resolved = list(resolve_all(tree, listed, allow_new=allow_new, random_seed=random_seed))
     drawn = _draw_all(tree, resolved, kind, random_seed)
     for found, (arm, i) in zip(resolved, drawn, strict=True):
-        batch, mean = arm.batch[i], arm.e2e_s[i]
-        about = spread_of(found, batch, mean)
-        if about is None:
-            raise DataError(
-                "no fitted run had percentiles of e2e, so nothing is known of the spread of "
-                "requests. Fit runs with p50_e2e_s, p90_e2e_s, p95_e2e_s or p99_e2e_s."
-            )
-        if kind == "run":
-            rng = configuration_rng(found, random_seed + 3)
-            columns.append(quantiles_of_run(found, mean, about, at, rng))
-        else:
-            finite = np.isfinite(mean)
-            quantiles = request_quantile(at, np.where(finite, mean, 1.0), **vars(steady(about)))
-            columns.append(np.where(finite[:, None], quantiles, np.inf))
+        mean = mean_of(found, arm, i, latency)
+        columns.append(
+            quantiles_about(found, arm.batch[i], mean, at, kind, random_seed, latency=latency)
+        )
     return xr.DataArray(
         np.stack(columns, axis=1),
         dims=("sample", "scenario", "quantile"),
         coords={"scenario": [s.label for s in listed], "quantile": at},
-        name="e2e_s",
+        name=f"{latency}_s",
         attrs={"units": "s", "kind": kind},
     )

@@ -14,6 +14,7 @@ import xarray as xr
 from bayes_sd.acceptance_priors import acceptance_priors
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.prior import Prior
+from bayes_sd.spread_priors import spread_priors
 
 REFERENCE = {"verifier_params_b": 8.0, "drafter_params_b": 0.5, "input_len_tokens": 512.0}
 # Bytes and operations per second of one CPU core or socket against a data-centre GPU: tens of
@@ -65,6 +66,7 @@ def _table() -> dict[str, Prior]:
     return (
         table
         | acceptance_priors()
+        | spread_priors()
         | {
             "prefill_ratio": Prior(
                 "lognormal", 1.0, 0.25, "1", "my prefill takes what a neighbour's stalls me"
@@ -115,32 +117,6 @@ def _table() -> dict[str, Prior]:
             ),
             "ttft_discrepancy_sd": Prior(
                 "lognormal", 0.07, 0.7, "1", "queueing of prefills is not in the law of ttft"
-            ),
-            "spread_heterogeneity": Prior(
-                "lognormal", 0.03, 1.0, "1", "lengths and prompts of one workload: 1 to 16 %"
-            ),
-            "spread_skew": Prior("normal", 0.0, 0.1, "1", "of log latency; 0 is log-normal"),
-            "backlog_s": Prior(
-                "lognormal",
-                0.1,
-                1.2,
-                "s",
-                "a burst of requests, as at a run's start: 0.01 to 0.7 s",
-            ),
-            "load_factor": Prior(
-                "lognormal", 1.0, 0.3, "1", "how far the wandering batch is right"
-            ),
-            "percentile_misfit_sd": Prior(
-                "lognormal", 0.008, 0.7, "1", "0.3 to 2.5 % of a percentile, whatever the requests"
-            ),
-            "excess_misfit": Prior(
-                "lognormal", 0.2, 0.5, "1", "p99 misses by a fifth of the backlog's excess"
-            ),
-            "percentile_dof": Prior(
-                "gamma", 4.0, 2.0, "1", "degrees of freedom above 1; some runs stall"
-            ),
-            "percentile_top_dof": Prior(
-                "gamma", 3.0, 2.0, "1", "the same of p99, which one stall moves"
             ),
             "load_discrepancy_sd": Prior(
                 "lognormal", 0.02, 0.7, "1", "what load adds is missed by 1 to 6 % more"

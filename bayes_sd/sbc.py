@@ -23,11 +23,11 @@ import xarray as xr
 from rich.progress import track
 
 from bayes_sd.data import to_dataset
-from bayes_sd.fitting import CompiledModel, compile_model, sample
 from bayes_sd.generate import design_of, with_responses
 from bayes_sd.model import build_model
 from bayes_sd.prior_simulation import check_replaceable, simulate_from_prior
 from bayes_sd.priors import Prior, check_priors, default_priors
+from bayes_sd.sampling import CompiledModel, compile_model, sample
 from bayes_sd.sbc_mistakes import WRONG, Mistake
 from bayes_sd.sbc_quantities import Quantity, default_quantities, parameter_draws, with_fixed
 from bayes_sd.start import starting_point

@@ -11,11 +11,11 @@ from scipy.stats import binom
 
 from bayes_sd.configuration import Configuration, configuration_rng, resolve_all
 from bayes_sd.exceptions import ArgumentError, DataError
-from bayes_sd.physics.request_quantiles import TAIL_SHARE, log_quantile_ratio, request_quantile
-from bayes_sd.predict import KINDS, predict_latency
-from bayes_sd.request_latency import Spread, quantiles_of_run, spread_of, steady
+from bayes_sd.physics.request_quantiles import TAIL_SHARE, log_quantile_ratio
+from bayes_sd.predict import KINDS, LATENCIES, predict_latency
+from bayes_sd.request_latency import Spread, quantiles_about, spread_of, steady, unknown_spread
 from bayes_sd.scenario import Scenario
-from bayes_sd.slo import Slo
+from bayes_sd.slo import Slo, SloTerm
 from bayes_sd.validate import one_of
 
 Floats = npt.NDArray[np.float64]
@@ -35,8 +35,10 @@ class SloDraws:
         What is asked for.
     values_s : array[term, draw, scenario]
         The statistic of each term, s; infinite past capacity.
-    e2e_s, batch : array[draw, scenario]
-        Mean end-to-end latency, s, and requests in the system; infinite past capacity.
+    means_s : dict of str to array[draw, scenario]
+        Mean of each latency that the fit knows, s; infinite past capacity.
+    batch : array[draw, scenario]
+        Requests in the system; infinite past capacity.
     status, outside : tuple of str
         As `predict_latency`, per scenario.
     found : tuple of Configuration
@@ -47,12 +49,17 @@ class SloDraws:
 
     slo: Slo
     values_s: Floats
-    e2e_s: Floats
+    means_s: dict[str, Floats]
     batch: Floats
     status: tuple[str, ...]
     outside: tuple[str, ...]
     found: tuple[Configuration, ...]
     kind: str
+
+    @property
+    def e2e_s(self) -> Floats:
+        """Mean end-to-end latency, s, array[draw, scenario]; infinite past capacity."""
+        return self.means_s["e2e"]
 
     @property
     def met_by_term(self) -> Booleans:
@@ -106,7 +113,7 @@ def slo_draws(
     ArgumentError, UnknownPairError
         As `predict_latency`.
     DataError
-        If a term is a percentile of ttft or tpot, or the fit does not hold what a term is about.
+        If the fit does not hold what a term is about.
 
     Examples
     --------
@@ -114,36 +121,37 @@ def slo_draws(
     0.97
     """
     one_of(kind, KINDS[:2], "kind")
-    _check_terms(slo)
     drawn = predict_latency(tree, scenarios, kind, allow_new=allow_new, random_seed=random_seed)
     found = tuple(resolve_all(tree, scenarios, allow_new=allow_new, random_seed=random_seed))
-    e2e, batch = drawn["e2e_s"].values, drawn["effective_batch"].values
-    levels = sorted({term.level for term in slo.terms if term.level is not None})
-    quantiles = {}
-    if levels:
-        stacked = np.stack(
-            [
-                _quantiles(where, batch[:, i], e2e[:, i], np.array(levels), kind, random_seed)
-                for i, where in enumerate(found)
-            ],
-            axis=-1,
-        )
-        quantiles = {level: stacked[:, i] for i, level in enumerate(levels)}
-    values = []
-    for term in slo.terms:
-        if term.level is not None:
-            values.append(quantiles[term.level])
-        elif f"{term.latency}_s" in drawn:
-            values.append(drawn[f"{term.latency}_s"].values)
-        else:
+    batch = drawn["effective_batch"].values
+    means = {name: drawn[f"{name}_s"].values for name in LATENCIES if f"{name}_s" in drawn}
+    values: dict[SloTerm, Floats] = {}
+    for latency in sorted({term.latency for term in slo.terms}):
+        terms = [term for term in slo.terms if term.latency == latency]
+        levels = np.array(sorted({term.level for term in terms if term.level is not None}))
+        if latency not in means:
             raise DataError(
-                f"{term.name} is not known: no fitted run had a time to first token. Fit runs with "
-                "mean_ttft_s, or ask for e2e."
+                f"{terms[0].name} is not known: no fitted run had a time to first token. Fit runs "
+                "with mean_ttft_s, or ask for e2e."
             )
+        mean = means[latency]
+        values |= {term: mean for term in terms if term.level is None}
+        if len(levels):
+            found_at = np.stack(
+                [
+                    quantiles_about(
+                        where, batch[:, i], mean[:, i], levels, kind, random_seed, latency=latency
+                    )
+                    for i, where in enumerate(found)
+                ],
+                axis=-1,
+            )
+            at = {level: found_at[:, i] for i, level in enumerate(levels)}
+            values |= {term: at[term.level] for term in terms if term.level is not None}
     return SloDraws(
         slo,
-        np.stack(values),
-        e2e,
+        np.stack([values[term] for term in slo.terms]),
+        means,
         batch,
         tuple(str(s) for s in drawn["status"].values),
         tuple(str(s) for s in drawn["outside"].values),
@@ -155,10 +163,12 @@ def slo_draws(
 def request_shares(draws: SloDraws, random_seed: int = 0) -> Floats:
     """Draw the share of requests that meet every term.
 
-    A request meets the terms on percentiles if its latency is within the lowest of their limits:
-    the share is the distribution function of a request's latency there. A term on a mean is about
-    all requests at once: where it is broken, none counts. For ``kind="run"`` the share is that of
-    the run's own requests, a binomial number of them.
+    A request meets the terms on percentiles of a latency if its own is within the lowest of their
+    limits: the share is the distribution function of a request's latency there. How two latencies
+    of one request hang together is not modelled, so of terms on several the least share that any
+    dependence allows is told [1]_: one less what misses each. A term on a mean is about all
+    requests at once: where it is broken, none counts. For ``kind="run"`` the share is that of the
+    run's own requests, a binomial number of them.
 
     Parameters
     ----------
@@ -171,20 +181,32 @@ def request_shares(draws: SloDraws, random_seed: int = 0) -> Floats:
     -------
     array[draw, scenario]
         0 to 1; 0 past capacity.
+
+    References
+    ----------
+    .. [1] Frechet (1935). Generalisation du theoreme des probabilites totales. Fundamenta
+       Mathematicae 25.
     """
     terms = draws.slo.terms
-    limits = [term.limit_s for term in terms if term.level is not None]
     shares = np.isfinite(draws.e2e_s).astype(float)
-    if limits:
-        for i, where in enumerate(draws.found):
-            mean, about = draws.e2e_s[:, i], _spread(where, draws.batch[:, i], draws.e2e_s[:, i])
-            if draws.kind == "mean":
-                shares[:, i] = share_within(min(limits), mean, steady(about))
-                continue
-            share = share_within(min(limits), mean, about)
+    limits: dict[str, float] = {}
+    for term in terms:
+        if term.level is not None:
+            limits[term.latency] = min(term.limit_s, limits.get(term.latency, np.inf))
+    for i, where in enumerate(draws.found if limits else ()):
+        missed = np.zeros(len(shares))
+        for latency, limit in limits.items():
+            mean = draws.means_s[latency][:, i]
+            about = spread_of(where, draws.batch[:, i], mean, latency)
+            if about is None:
+                raise unknown_spread(latency)
+            about = steady(about) if draws.kind == "mean" else about
+            missed += 1 - share_within(limit, mean, about)
+        shares[:, i] = np.maximum(1 - missed, 0.0)
+        if draws.kind == "run":
             number = where.scenario.num_requests
-            at = configuration_rng(where, random_seed + 4).random(share.shape)
-            shares[:, i] = np.maximum(binom.ppf(at, number, share), 0) / number
+            at = configuration_rng(where, random_seed + 4).random(len(shares))
+            shares[:, i] = np.maximum(binom.ppf(at, number, shares[:, i]), 0) / number
     of_means = [term.level is None for term in terms]
     return np.asarray(shares * draws.met_by_term[of_means].all(axis=0))
 
@@ -248,37 +270,3 @@ def listed_scenarios(scenarios: Scenario | Sequence[Scenario]) -> list[Scenario]
     if not listed:
         raise ArgumentError("scenarios must hold at least one Scenario. Got none instead.")
     return listed
-
-
-def _check_terms(slo: Slo) -> None:
-    """Refuse what the fit cannot tell, whatever its runs were."""
-    for term in slo.terms:
-        if term.level is not None and term.latency != "e2e":
-            raise DataError(
-                f"{term.name} cannot be told: the fit knows the mean of {term.latency}, and the "
-                f"spread of single requests in e2e only. Ask for '{term.latency}_mean', or for "
-                f"'e2e_{term.statistic}'."
-            )
-
-
-def _spread(where: Configuration, batch: Floats, mean: Floats) -> Spread:
-    about = spread_of(where, batch, mean)
-    if about is None:
-        raise DataError(
-            "percentiles of e2e are not known: no fitted run had them. Fit runs with p50_e2e_s, "
-            "p90_e2e_s, p95_e2e_s or p99_e2e_s, or ask for 'e2e_mean'."
-        )
-    return about
-
-
-def _quantiles(
-    where: Configuration, batch: Floats, mean: Floats, at: Floats, kind: str, random_seed: int
-) -> Floats:
-    """Return the quantiles of `predict_quantiles`, array[draw, level], from its mean."""
-    about = _spread(where, batch, mean)
-    if kind == "run":
-        rng = configuration_rng(where, random_seed + 3)
-        return quantiles_of_run(where, mean, about, at, rng)
-    finite = np.isfinite(mean)
-    drawn = request_quantile(at, np.where(finite, mean, 1.0), **vars(steady(about)))
-    return np.where(finite[:, None], drawn, np.inf)

@@ -28,12 +28,13 @@ from bayes_sd.baselines import (
     predict_law,
 )
 from bayes_sd.configuration import resolve
-from bayes_sd.fitting import CompiledModel, compile_model, complete_tree, sample
-from bayes_sd.model import RESPONSES, build_model
+from bayes_sd.fitting import complete_tree
+from bayes_sd.model import RESPONSES
 from bayes_sd.predict import predict_latency, predict_quantiles
 from bayes_sd.priors import default_priors
+from bayes_sd.sampling import CompiledModel, compile_blocks, sample
 from bayes_sd.scenario import Scenario
-from bayes_sd.start import starting_point
+from bayes_sd.spread_priors import PREFIX
 from benchmarks.folds import (
     DATA,
     NUM_FOLDS,
@@ -149,16 +150,18 @@ def judge_model(
     for name in ("ttft", "tpot"):
         if f"{name}_s" in predicted and f"mean_{name}_s" in held:
             score_extra(rows, name, predicted[f"{name}_s"].values, held[f"mean_{name}_s"].values)
-    if "spread_heterogeneity" in seen["posterior"]:
-        levels = held["quantile"].values
-        quantiles = predict_quantiles(seen, scenarios, levels, kind="run").values
-        for i in np.flatnonzero(levels > 0.9):
-            score_extra(
-                rows,
-                f"p{100 * levels[i]:.0f}",
-                np.where(np.isfinite(quantiles[..., i]), quantiles[..., i], ceiling_of_runs(held)),
-                held["e2e_quantile_s"].values[:, i],
-            )
+    for name, prefix in PREFIX.items():
+        if f"{prefix}spread_heterogeneity" in seen["posterior"]:
+            levels = held["quantile"].values
+            quantiles = predict_quantiles(seen, scenarios, levels, "run", latency=name).values
+            ceiling = ceiling_of_runs(held) if name == "e2e" else NEVER_S
+            for i in np.flatnonzero(levels > 0.9):
+                score_extra(
+                    rows,
+                    f"{prefix}p{100 * levels[i]:.0f}",
+                    np.where(np.isfinite(quantiles[..., i]), quantiles[..., i], ceiling),
+                    held[f"{name}_quantile_s"].values[:, i],
+                )
     rows["rate_at_cap"] = np.median(cap_of_runs(held) / draws, axis=0)
     rows["rate_at_latency"] = [
         rate_at_latency(seen, scenario, latency) if is_high else np.nan
@@ -182,7 +185,7 @@ def judge_law(law: LawFit, data: xr.Dataset, tested: NDArray[np.int_], seed: int
 
 
 def run_folds(
-    data: xr.Dataset, compiled: CompiledModel, options: argparse.Namespace
+    data: xr.Dataset, compiled: list[CompiledModel], options: argparse.Namespace
 ) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
     """Sample and judge fold by fold; return a row per run and method, and a verdict per fold."""
     fold, highest = fold_of_runs(data), two_highest(data)
@@ -259,8 +262,7 @@ def main() -> None:
     priors = default_priors(data)
     began = time.perf_counter()
     responses = tuple(options.responses.split(",")) if options.responses else ()
-    model = build_model(data, priors, responses=responses)
-    compiled = compile_model(model, starting_point(data, priors))
+    compiled = compile_blocks(data, priors, responses=responses)
     compile_s = round(time.perf_counter() - began, 1)
     rows, verdicts = run_folds(data, compiled, options)
     figures = figures_by_verifier(rows)

@@ -25,7 +25,11 @@ COLUMNS = {
     "rate_error_completed": ("rate at cap: error to completed %", "{:.1f}"),
     "rate_error_admitted": ("to completed + in flight %", "{:.1f}"),
 }
-EXTRA = {"p95": "p95 of e2e", "p99": "p99 of e2e", "ttft": "mean ttft", "tpot": "mean tpot"}
+EXTRA = {"p95": "p95 of e2e", "p99": "p99 of e2e", "ttft": "mean ttft", "tpot": "mean tpot"} | {
+    f"{latency}_{level}": f"{level} of {latency}"
+    for latency in ("ttft", "tpot")
+    for level in ("p95", "p99")
+}
 POOLED = "all"
 NOTES = """\
 Errors are medians of |predicted / measured - 1| over runs, of the mean end-to-end latency, and

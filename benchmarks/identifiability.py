@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 
 import bayes_sd as bs
 from bayes_sd.convergence import MAX_R_HAT
-from bayes_sd.fitting import compile_model, sample
+from bayes_sd.sampling import compile_model, sample
 from bayes_sd.start import starting_point
 from benchmarks.folds import RESULTS, markdown, stamp, write_results
 

@@ -25,12 +25,13 @@ import xarray as xr
 
 from bayes_sd.acceptance_predict import predict_acceptance_length
 from bayes_sd.data import to_dataset
-from bayes_sd.fitting import compile_model, complete_tree, sample
+from bayes_sd.fitting import complete_tree
 from bayes_sd.model import RESPONSES, build_model
 from bayes_sd.physics.step_time import per_request_time, step_time
 from bayes_sd.posterior import cell
 from bayes_sd.predict import predict_latency
 from bayes_sd.priors import default_priors
+from bayes_sd.sampling import compile_model, sample
 from bayes_sd.scenario import Scenario
 from bayes_sd.simulate_load import SimulatedLoad
 from bayes_sd.simulate_serving import simulate_run

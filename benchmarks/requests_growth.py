@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from bayes_sd.convergence import diagnose
 from bayes_sd.data import to_dataset
-from bayes_sd.fitting import CompiledModel, compile_model, sample
 from bayes_sd.model import build_model
 from bayes_sd.priors import default_priors
 from bayes_sd.request_statistics import REQUEST_COLUMNS, summarise_requests
+from bayes_sd.sampling import CompiledModel, compile_model, sample
 from bayes_sd.simulate import simulate_run
 from bayes_sd.simulate_table import SimulatedRun
 from bayes_sd.start import starting_point

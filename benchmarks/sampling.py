@@ -28,10 +28,11 @@ from bayes_sd.convergence import Verdict, diagnose
 from bayes_sd.data import to_dataset
 from bayes_sd.datasets import load_scaling_study
 from bayes_sd.exceptions import ConvergenceWarning
-from bayes_sd.fitting import CompiledModel, compile_model, complete_tree, sample
+from bayes_sd.fitting import complete_tree
 from bayes_sd.model import RESPONSES, build_model
 from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.priors import default_priors
+from bayes_sd.sampling import CompiledModel, compile_model, sample
 from bayes_sd.start import starting_point
 from benchmarks.folds import RESULTS, load_data, stamp, write_results
 from benchmarks.sampling_growth import growth_part, growth_text, seconds_per_gradient

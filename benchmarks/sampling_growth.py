@@ -15,10 +15,10 @@ import xarray as xr
 
 from bayes_sd.data import to_dataset
 from bayes_sd.datasets import load_scaling_study
-from bayes_sd.fitting import CompiledModel, compile_model, sample
 from bayes_sd.model import build_model
 from bayes_sd.priors import default_priors
 from bayes_sd.request_statistics import summarise_requests
+from bayes_sd.sampling import CompiledModel, compile_model, sample
 from bayes_sd.start import starting_point
 from benchmarks.folds import markdown
 

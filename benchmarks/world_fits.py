@@ -17,11 +17,11 @@ import xarray as xr
 from numpy.typing import NDArray
 from rich.progress import track
 
-from bayes_sd.fitting import CompiledModel, compile_model, sample
 from bayes_sd.generate import design_of, with_responses
 from bayes_sd.model import build_model
 from bayes_sd.prior_simulation import simulate_from_prior
 from bayes_sd.priors import Prior
+from bayes_sd.sampling import CompiledModel, compile_model, sample
 from bayes_sd.sbc import convergence_of, each_data_set
 from bayes_sd.start import starting_point
 

@@ -6,6 +6,7 @@ import xarray as xr
 
 from bayes_sd.data import to_dataset
 from bayes_sd.physics.acceptance import expected_steps, expected_steps_renewal
+from bayes_sd.spread_priors import PREFIX
 from bayes_sd.storage import FORMAT
 from tests.simulated_runs import (
     BIG,
@@ -141,9 +142,11 @@ def _spread(data, shape):
         "percentile_dof": 4.0,
         "percentile_top_dof": 3.0,
     }
-    return {name: _same(value, "base", data, shape) for name, value in of_bases.items()} | {
-        name: (("chain", "draw"), np.full(shape, value)) for name, value in shared.items()
-    }
+    variables = {}
+    for prefix in PREFIX.values():
+        variables |= {prefix + n: _same(v, "base", data, shape) for n, v in of_bases.items()}
+        variables |= {prefix + n: (("chain", "draw"), np.full(shape, v)) for n, v in shared.items()}
+    return variables
 
 
 def _same(value, dim, data, shape):

@@ -109,6 +109,30 @@ def load_variance(one_minus_elasticity: Any, effective_batch: Any, arrival_noise
     return arrival_noise * (1 - one_minus_elasticity) ** 2 * mean / (effective_batch * room)
 
 
+def wait_variance(step_s: Any, mean_ttft_s: Any) -> Any:
+    r"""Return the variance of log ttft that comes from waiting for the rest of a running step.
+
+    A request that arrives at a random moment of a step waits a uniform part of it, of variance
+    step^2 / 12; the logarithm divides by the mean. At most 1 / 3, as if all of a ttft were such a
+    wait.
+
+    Parameters
+    ----------
+    step_s : number or array
+        Time of one step, s.
+    mean_ttft_s : number or array
+        Mean time to first token, s, above 0.
+
+    Examples
+    --------
+    >>> print(f"{wait_variance(0.03, 0.1):.4f}")
+    0.0075
+    """
+    share = step_s / mean_ttft_s
+    share = (share + 2 - abs(share - 2)) / 2
+    return share**2 / 12
+
+
 def request_spread(
     *,
     steps_cv2: Any,
@@ -120,6 +144,8 @@ def request_spread(
     """Return the scale s of log latency of one request in a run.
 
     s^2 = steps_cv2 x decode_share^2 + heterogeneity^2 + load_factor^2 x load_cv2.
+
+    For ttft, which takes no steps, ``load_cv2`` is `wait_variance`.
 
     Parameters
     ----------

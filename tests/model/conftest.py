@@ -5,9 +5,10 @@ import pytest
 from bayes_sd import fitting
 from bayes_sd.data import to_dataset
 from bayes_sd.exceptions import ConvergenceWarning
-from bayes_sd.fitting import compile_model, fit
+from bayes_sd.fitting import fit
 from bayes_sd.model import build_model
 from bayes_sd.priors import default_priors
+from bayes_sd.sampling import compile_model
 from bayes_sd.start import starting_point
 from tests.simulated_runs import simulated_frame
 

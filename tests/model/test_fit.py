@@ -9,10 +9,11 @@ import xarray as xr
 
 from bayes_sd.convergence import diagnose
 from bayes_sd.exceptions import ArgumentError
-from bayes_sd.fitting import STAMPED, fit, sample
+from bayes_sd.fitting import STAMPED, fit
 from bayes_sd.model import build_model
 from bayes_sd.predict import predict_latency
 from bayes_sd.priors import default_priors
+from bayes_sd.sampling import sample
 from bayes_sd.scenario import Scenario
 from bayes_sd.storage import FORMAT, load, save
 from tests.fake_fit import fake_fit

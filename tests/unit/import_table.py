@@ -22,11 +22,13 @@ data              | ARRAYS                        | LOW frames ROWS draft_shapes
 datasets          | numpy pandas                  | LOW frames
 prior             | numpy scipy                   | LOW
 acceptance_priors |                               | prior
+spread_priors     |                               | prior
 acceptance_levels | numpy xarray                  | LOW physics.*
 acceptance_likelihoods | numpy GRAPH              | LOW
 percentile_ratios | numpy scipy                   | LOW physics.*
 tail_likelihood   | numpy GRAPH                   | LOW physics.* percentile_ratios
 priors            | ARRAYS GRAPH scipy            | LOW physics.* prior acceptance_priors
++ spread_priors
 population        | ARRAYS GRAPH                  | LOW priors
 run_load          | numpy xarray                  | LOW physics.*
 expert_graph      | ARRAYS GRAPH                  | LOW physics.* labels priors
@@ -41,28 +43,37 @@ ttft_graph        | ARRAYS GRAPH                  | LOW prior priors population 
 least_squares     | ARRAYS scipy                  | LOW physics.* labels priors run_load
 + acceptance_graph acceptance_levels
 percentile_graph  | ARRAYS GRAPH                  | LOW physics.* prior population run_load
-+ acceptance_levels percentile_ratios tail_likelihood
++ acceptance_levels percentile_ratios tail_likelihood least_squares spread_priors
 model             | ARRAYS GRAPH                  | LOW physics.* data priors likelihoods graph
 + run_load population acceptance_graph expert_graph ttft_graph percentile_graph
 + least_squares
 start             | ARRAYS scipy                  | LOW priors graph least_squares
+blocks            | ARRAYS GRAPH                  | LOW prior model least_squares acceptance_graph
++ ttft_graph percentile_graph
+sampling          | ARRAYS GRAPH nutpie           | LOW prior model start blocks
 convergence       | ARRAYS arviz                  | LOW
 storage           | ARRAYS                        | LOW
 fitting           | ARRAYS GRAPH nutpie           | LOW data priors model start convergence
-+ storage acceptance_graph least_squares
++ storage acceptance_graph least_squares sampling
 scenario          | numpy pandas                  | LOW
 posterior         | numpy xarray                  | LOW physics.* labels scenario acceptance_levels
-+ equivalent_rate
++ equivalent_rate spread_priors
 support           | numpy xarray                  | LOW physics.* scenario
 new_pairs         | numpy xarray scipy            | LOW physics.* priors scenario posterior
 configuration     | numpy xarray                  | LOW physics.* run_load scenario posterior
 + new_pairs
 request_latency   | numpy                         | LOW physics.* configuration percentile_ratios
++ run_load
 + acceptance_levels
 law_of_draws      | numpy                         | LOW physics.* configuration
+batch_roots       | numpy                         | LOW physics.*
 load_curve        | numpy                         | LOW physics.* configuration law_of_draws
++ batch_roots
+smooth_law        | numpy                         | LOW physics.* law_of_draws
+smooth_curve      | numpy                         | LOW configuration law_of_draws load_curve
++ batch_roots smooth_law
 configuration_draws | numpy xarray                | LOW support configuration request_latency
-+ law_of_draws load_curve
++ law_of_draws load_curve smooth_curve
 sensitivity       | ARRAYS arviz scipy            | LOW prior priors new_pairs
 predict           | ARRAYS scipy                  | LOW physics.* scenario posterior support
 + configuration request_latency configuration_draws
@@ -114,7 +125,7 @@ prior_simulation  | ARRAYS GRAPH nutpie           | LOW data priors model start 
 + run_law sbc_quantities sbc_mistakes
 sbc               | ARRAYS GRAPH nutpie rich arviz | LOW data priors model start fitting generate
 + uniformity
-+ run_law sbc_quantities sbc_mistakes prior_simulation
++ run_law sbc_quantities sbc_mistakes prior_simulation sampling
 measured_acceptance | numpy xarray                | LOW physics.* acceptance_levels
 baselines         | ARRAYS scipy                  | LOW physics.* measured_acceptance
 readers.*         | numpy pandas orjson zstandard pyarrow rich | LOW frames request_statistics

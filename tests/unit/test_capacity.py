@@ -280,7 +280,7 @@ def test_a_fit_that_did_not_converge_is_said_first():
         ({"certainty": 1.0}, ArgumentError, r"above 0 and below 1"),
         ({"kind": "request"}, ArgumentError, r"one of 'mean', 'run'"),
         ({"slo": "e2e_p95 >= 1"}, ArgumentError, r"upper limit"),
-        ({"slo": "ttft_p99 <= 1"}, DataError, r"Ask for 'ttft_mean'"),
+        ({"slo": "ttft_p99 <= 1"}, DataError, r"no fitted run had a time to first token"),
         ({"slo": "ttft_mean <= 1"}, DataError, r"no fitted run had a time to first token"),
         ({"scenario": "quick"}, ArgumentError, r"must be a Scenario"),
         ({"scenario": AT.with_(pair="quik")}, UnknownPairError, r"'quik' is unknown"),

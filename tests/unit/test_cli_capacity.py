@@ -62,7 +62,7 @@ def test_tables_say_it_in_words(fit_file, capsys):
         ({"slo": None}, ArgumentError, r"needs an objective: --slo 'e2e_p95 <= 2\.0'"),
         ({"cost": 2.0}, ArgumentError, r"needs a traffic to serve\. Give it: --rate 40"),
         ({"slo": ["e2e_p95"]}, ArgumentError, r"must have a name, <= or <"),
-        ({"slo": ["ttft_p99 <= 1"]}, DataError, r"Ask for 'ttft_mean'"),
+        ({"slo": ["ttft_p99 <= 1"]}, DataError, r"no fitted run had a time to first token"),
         ({"certainty": 95}, ArgumentError, r"For 95 % write 0\.95"),
         ({"rate": [-1.0]}, ArgumentError, r"rates_rps must be finite and at least 0"),
         ({"pair": None}, ArgumentError, r"--pair must be given"),

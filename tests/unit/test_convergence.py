@@ -83,6 +83,13 @@ def test_energy_that_creeps_fails(chains, rng):
     assert verdict(chains).e_bfmi < 0.3
 
 
+def test_energy_of_another_block_that_creeps_fails(chains, rng):
+    stats = chains["sample_stats"].to_dataset()
+    own = np.cumsum(rng.normal(size=stats["energy"].shape), axis=1)
+    chains["sample_stats"] = stats.assign(energy_of_ttft=(("chain", "draw"), own))
+    assert verdict(chains).e_bfmi < 0.3
+
+
 def test_e_bfmi_is_that_of_the_worst_chain(chains):
     energy = values(chains, "energy", "sample_stats")
     by_chain = [float(np.sum(np.diff(e) ** 2) / np.sum((e - e.mean()) ** 2)) for e in energy]

@@ -1,0 +1,216 @@
+"""Batches at several loads under a smooth law: second-order steps, and no more than it takes.
+
+As `bayes_sd.load_curve`, whose answers these are within 1e-9, for a law whose second derivative is
+at hand (`bayes_sd.smooth_law`). The batch of the mean costs, a step to second order from there,
+and one more from where that ends: its error is of third order in what the step before left over.
+With misfit the same again, from the batch without. What that does not settle is iterated
+(`bayes_sd.batch_roots`). Each draw and load is computed by itself, in the same way alone and among
+others.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bayes_sd.batch_roots import BatchRoots
+from bayes_sd.configuration import Configuration, MisfitDraws
+from bayes_sd.law_of_draws import LawOfDraws
+from bayes_sd.load_curve import LoadCurve
+from bayes_sd.smooth_law import SmoothLaw, stepped
+
+Floats = npt.NDArray[np.float64]
+Marks = npt.NDArray[np.bool_]
+
+# Distance (`stepped`) up to which a step's error is below 1e-9: its cube is 8e-12, and what that
+# is multiplied with is below 10 save where the bend is 1e4 times as narrow as its place.
+NEAR = 1e-3
+FAR = 0.2  # from here on a step may lead anywhere
+STEPS = 6
+CLOSE = 0.03  # log rate below capacity
+ALMOST = 0.9  # of the typical capacity: from here on each draw is compared with its own
+
+
+class SmoothPoints(NamedTuple):
+    """The curve near each load, (load, draw)."""
+
+    central: Floats  # the batch at the load; infinite past capacity
+    batch: Floats  # near it, and what follows holds there
+    sustained: Floats  # the rate that it sustains, 1/s
+    slope: Floats  # d log L / d log B
+    bending: Floats  # B^2 L'' / L
+
+
+class SmoothCurve(BatchRoots):
+    """Batch over rate of a configuration with a smooth law, in an open loop.
+
+    Parameters
+    ----------
+    law : SmoothLaw
+        Of all draws.
+    cap : float
+        Limit on requests in the system.
+    num_draws : int
+        Draws.
+    """
+
+    law: SmoothLaw
+
+    def points(self, rates_rps: Floats) -> SmoothPoints:
+        """Return the curve at each rate, requests per second, (load,), without misfit."""
+        points = SmoothPoints(*np.empty((5, len(rates_rps), self.num_draws)))
+        with np.errstate(all="ignore"):
+            for rows in self._blocks(len(rates_rps)):
+                self._fill(rates_rps[rows], SmoothPoints(*(array[rows] for array in points)))
+        return points
+
+    def _fill(self, rates_rps: Floats, points: SmoothPoints) -> None:
+        rate = rates_rps[:, None]
+        log_rate, curve, *_ = self._typical
+        near = np.interp(np.log(rates_rps), log_rate, curve)[:, None]
+        sustained, *shape = self.law.curve(near)
+        batch, _ = stepped(near, rate / sustained - 1, *shape)
+        np.maximum(batch, near / 4, out=batch)
+        np.minimum(batch, self.cap, out=batch)
+        sustained, slope, bending = self.law.curve(batch)
+        central, distance = stepped(batch, rate / sustained - 1, slope, bending)
+        past = self._past(rates_rps, rate)
+        far = self._unsettled(central, distance, past)
+        if past is not None:
+            central[past] = np.inf
+        if far is not None:
+            central[far] = found = self._settle(rate, far, central, distance)
+            batch[far] = held = np.where(np.isfinite(found), found, self.cap)
+            there = self.law.take(np.nonzero(far)[1]).curve(held)
+            sustained[far], slope[far], bending[far] = there
+        for array, values in zip(points, (central, batch, sustained, slope, bending), strict=True):
+            array[:] = values
+
+    def solve(
+        self,
+        rates_rps: Floats,
+        points: SmoothPoints,
+        misfit: MisfitDraws,
+        doublings: Floats,
+        further: Floats | float = 1.0,
+    ) -> Floats:
+        """Return the batch at each load with misfit, as `bayes_sd.load_curve.LoadCurve.solve`."""
+        batch = np.empty_like(points.batch)
+        with np.errstate(all="ignore"):
+            for rows in self._blocks(len(rates_rps)):
+                at = SmoothPoints(*(array[rows] for array in points))
+                batch[rows] = self._solve(rates_rps[rows], at, misfit, doublings[rows], further)
+        return batch
+
+    def _solve(
+        self,
+        rates_rps: Floats,
+        at: SmoothPoints,
+        misfit: MisfitDraws,
+        doublings: Floats,
+        further: Floats | float,
+    ) -> Floats:
+        rate = rates_rps[:, None]
+        # From the point to the central batch, the slope changes by e (1 - e) + c for a log batch.
+        share = at.slope * (1 - at.slope)
+        share += at.bending
+        share *= at.central / at.batch - 1
+        share += at.slope
+        if self._is_high(rates_rps).any():
+            share[np.isinf(at.central)] = 1.0
+        goal = misfit.factor(share, doublings[:, None])
+        goal *= further
+        batch, _ = stepped(at.batch, rate * goal / at.sustained - 1, at.slope, at.bending)
+        np.maximum(batch, at.batch / 4, out=batch)
+        np.minimum(batch, self.cap, out=batch)
+        sustained, slope, bending = self.law.curve(batch)
+        answer, distance = stepped(batch, rate * goal / sustained - 1, slope, bending)
+        past = self._past(rates_rps, rate * goal)
+        far = self._unsettled(answer, distance, past)
+        if past is not None:
+            answer[past] = np.inf
+        if far is not None:
+            answer[far] = self._settle(rate * goal, far, answer, distance)
+        return answer
+
+    def _is_high(self, rates_rps: Floats) -> Marks:
+        return np.log(rates_rps) > self._typical[0][-1] + np.log(ALMOST)
+
+    def _past(self, rates_rps: Floats, goal_rps: Floats) -> Marks | None:
+        """Return where a rate is above its draw's capacity, if a load is near the typical one."""
+        high = self._is_high(rates_rps)
+        if not high.any():
+            return None
+        largest = self._capacity(np.arange(self.num_draws))[0]
+        return high[:, None] & (goal_rps > largest * (1 + 1e-12))
+
+    def _unsettled(self, answer: Floats, distance: Floats, past: Marks | None) -> Marks | None:
+        """Return where a step does not end within reach of the root, if anywhere."""
+        sure = distance < NEAR
+        if past is None:
+            sure &= answer <= self.cap
+        else:  # near capacity the root wanted is the one before it
+            sure &= answer <= self._largest[1]
+            sure |= past
+        return None if sure.all() else ~sure
+
+    def _settle(self, rate: Floats, marks: Marks, start: Floats, distance: Floats) -> Floats:
+        """Return the batch of marked elements at their rates, from where a step has led them."""
+        draws = np.nonzero(marks)[1]
+        goal, batch = np.broadcast_to(rate, marks.shape)[marks], start[marks]
+        largest, end = self._largest[:, draws]
+        end = np.where(np.isnan(end), self.cap, end)
+        far = np.flatnonzero(~(distance[marks] < FAR))
+        if len(far):
+            batch[far] = self._about(goal[far], draws[far], largest[far], end[far])
+        batch = np.where(batch > 0, np.minimum(batch, end), end / 2)
+        roots, left, law = np.full(len(draws), np.nan), np.arange(len(draws)), self.law.take(draws)
+        for _ in range(STEPS):
+            sustained, slope, bend = law.curve(batch)
+            there, size = stepped(batch, goal / sustained - 1, slope, bend)
+            done = (size < NEAR) & (there <= end)
+            roots[left[done]] = there[done]
+            if done.all():
+                return roots
+            on = np.flatnonzero(~done)
+            left, law, goal, end = left[on], law.take(on), goal[on], end[on]
+            batch = np.minimum(np.maximum(there[on], batch[on] / 4), end)
+        roots[left] = self._iterate(goal, draws[left], batch)
+        return roots
+
+    def _about(
+        self, goal: Floats, draws: npt.NDArray[np.intp], largest: Floats, end: Floats
+    ) -> Floats:
+        """Return about the batch of some draws at a rate: where the typical one is as near its end.
+
+        Close to a capacity below the limit on requests the log rate is a parabola in log batch.
+        """
+        log_rate, curve, *_ = self._typical
+        full = np.log(goal / np.where(np.isnan(largest), np.exp(log_rate[-1]), largest))
+        batch = np.interp(full + log_rate[-1], log_rate, curve)
+        close = np.flatnonzero((full > -CLOSE) & (end < self.cap))
+        _, _, bending = self.law.take(draws[close]).curve(end[close])
+        batch[close] = end[close] * np.exp(-np.sqrt(np.maximum(-2 * full[close] / bending, 0.0)))
+        return batch
+
+
+def curve_of(configuration: Configuration) -> LoadCurve | SmoothCurve:
+    """Return the curve of a configuration whose requests arrive in an open loop.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        Result of `resolve`; its load is not used.
+
+    Returns
+    -------
+    SmoothCurve
+        Where the law is smooth: a dense verifier, no jumps, arrivals at random.
+    LoadCurve
+        Elsewhere.
+    """
+    smooth = SmoothLaw.of(LawOfDraws.of(configuration))
+    if smooth is None:
+        return LoadCurve(configuration)
+    cap = float(configuration.scenario.max_num_seqs)
+    return SmoothCurve(smooth, cap, configuration.cell.discrepancy_sd.size)
