@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -14,11 +15,12 @@ from bayes_sd.convergence import diagnose
 from bayes_sd.data import to_dataset
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.least_squares import reference_lengths
+from bayes_sd.model import RESPONSES
 from bayes_sd.priors import Prior, check_priors, default_priors
 from bayes_sd.sampling import compile_blocks, compile_model, sample
 from bayes_sd.start import starting_point
 from bayes_sd.storage import FORMAT
-from bayes_sd.validate import whole_number
+from bayes_sd.validate import one_of, whole_number
 
 STAMPED = ("bayes_sd", "pymc", "nutpie", "arviz", "xarray", "numpy")
 
@@ -27,6 +29,7 @@ def fit(
     model_or_data: Any,
     *,
     priors: dict[str, Prior] | None = None,
+    responses: Sequence[str] | None = None,
     draws: int = 1000,
     tune: int = 500,
     chains: int = 4,
@@ -43,6 +46,9 @@ def fit(
         is faster; a model is sampled whole, as it is given. The posterior is the same.
     priors : dict of str to Prior, optional
         By default `default_priors(data)`. With a model, the priors are the model's: give none.
+    responses : sequence of {"ttft", "percentiles"}, optional
+        What is fitted besides the mean latency, where the runs have it; all by default. Of the
+        scaling study, the mean latency alone takes half the time. With a model, give none.
     draws, tune, chains : int
         Draws kept and discarded per chain, and chains. At least 2 chains are needed to tell
         whether they agree.
@@ -61,7 +67,8 @@ def fit(
     Raises
     ------
     ArgumentError
-        If draws, tune or chains are out of range, or priors are given with a model.
+        If draws, tune or chains are out of range, a response is unknown, or priors or responses
+        are given with a model.
     KeyboardInterrupt
         If it is interrupted: a shorter fit is never handed over as if it were whole.
     SchemaError, UnitError, DataError
@@ -77,10 +84,11 @@ def fit(
     whole_number(chains, "chains", minimum=2)
     whole_number(random_seed, "random_seed", minimum=0)
     if isinstance(model_or_data, pm.Model):
-        if priors is not None:
+        if priors is not None or responses is not None:
+            given = "priors" if priors is not None else "responses"
             raise ArgumentError(
-                "priors must be given where the model is built. Got a model and priors instead: "
-                "call fit(build_model(data, priors))."
+                f"{given} must be given where the model is built. Got a model and {given} instead: "
+                f"call fit(build_model(data, {given}={given}))."
             )
         model = model_or_data
         data = getattr(model, "bayes_sd_data", None)
@@ -93,9 +101,12 @@ def fit(
             data = to_dataset(data)
         priors = check_priors(default_priors(data) if priors is None else priors)
         model = None
+        for response in responses or ():
+            one_of(response, RESPONSES, "responses")
     begun = time.perf_counter()
     if model is None:
-        compiled: Any = compile_blocks(data, priors)
+        chosen = RESPONSES if responses is None else tuple(responses)
+        compiled: Any = compile_blocks(data, priors, responses=chosen)
     else:
         compiled = compile_model(model, starting_point(data, priors))
     ready = time.perf_counter()

@@ -144,8 +144,15 @@ def test_a_wrong_option_is_refused_before_anything_is_built(options, words):
 
 
 def test_priors_belong_where_the_model_is_built(model, data):
-    with pytest.raises(ArgumentError, match=r"call fit\(build_model\(data, priors\)\)"):
+    with pytest.raises(ArgumentError, match=r"call fit\(build_model\(data, priors=priors\)\)"):
         fit(model, priors=default_priors(data))
+    with pytest.raises(ArgumentError, match=r"Got a model and responses instead"):
+        fit(model, responses=())
+
+
+def test_a_response_that_is_unknown_is_refused(frame):
+    with pytest.raises(ArgumentError, match=r"responses must be one of 'ttft', 'percentiles'"):
+        fit(frame, responses=("itl",))
 
 
 def test_a_model_made_elsewhere_is_refused():

@@ -53,7 +53,7 @@ blocks            | ARRAYS GRAPH                  | LOW prior model least_square
 sampling          | ARRAYS GRAPH nutpie           | LOW prior model start blocks
 convergence       | ARRAYS arviz                  | LOW
 storage           | ARRAYS                        | LOW
-fitting           | ARRAYS GRAPH nutpie           | LOW data priors model start convergence
+fitting           | ARRAYS GRAPH           | LOW data priors model start convergence
 + storage acceptance_graph least_squares sampling
 scenario          | numpy pandas                  | LOW
 posterior         | numpy xarray                  | LOW physics.* labels scenario acceptance_levels
