@@ -122,8 +122,8 @@ def main() -> None:
             + ".",
         ]
     parts += [
-        "Differences are to the model, with the standard error over sweeps in brackets: above 0 is a "
-        "better log score, and a worse CRPS. A form is the model with priors that leave a "
+        "Differences are to the model, with the standard error over sweeps in brackets: above 0 is "
+        "a better log score, and a worse CRPS. A form is the model with priors that leave a "
         "term no room; run errors are Student-t of estimated degrees of freedom otherwise.",
         f"{options.draws} draws after {options.tune} in each of {options.chains} chains, "
         f"{(time.perf_counter() - begun) / 60:.0f} min in all. {stamp()}",
