@@ -26,16 +26,27 @@ if TYPE_CHECKING:
     from bayes_sd.decide import choose_draft_length
     from bayes_sd.decision import Decision
     from bayes_sd.drafter_size import compare_drafter_sizes
-    from bayes_sd.engine_files import check_engine_file, export_policy, import_policy
+    from bayes_sd.engine_files import check_engine_file, export_policy, import_policy, turns_of
     from bayes_sd.fitting import fit
     from bayes_sd.fixed_draft_length import FixedDraftLength, best_fixed_draft_length
     from bayes_sd.frames import check_runs
     from bayes_sd.goodput_rate import Goodput, goodput
+    from bayes_sd.length_needed import BreakEvenLength, break_even_length
     from bayes_sd.model import build_model
     from bayes_sd.pair_comparison import PairComparison, compare_pairs
+    from bayes_sd.plots.acceptance import plot_acceptance
     from bayes_sd.plots.calibration import plot_calibration
+    from bayes_sd.plots.comparison import plot_comparison
     from bayes_sd.plots.draft_length import plot_draft_length
+    from bayes_sd.plots.effective_batch import plot_effective_batch
+    from bayes_sd.plots.experts import plot_expert_coverage
     from bayes_sd.plots.latency import plot_latency
+    from bayes_sd.plots.next_run import plot_next_run
+    from bayes_sd.plots.objective import plot_slo_attainment
+    from bayes_sd.plots.policy_steps import plot_policy
+    from bayes_sd.plots.residuals import plot_residuals
+    from bayes_sd.plots.shares import plot_latency_shares
+    from bayes_sd.plots.speedup import plot_speedup
     from bayes_sd.policy import draft_length_policy
     from bayes_sd.posterior import fitted_pairs
     from bayes_sd.predict import effective_batch, predict_latency, predict_quantiles
@@ -49,6 +60,7 @@ if TYPE_CHECKING:
     from bayes_sd.runs_needed import runs_until_sure
     from bayes_sd.sbc import run_sbc
     from bayes_sd.scenario import Scenario
+    from bayes_sd.scenario_files import read_scenarios
     from bayes_sd.sensitivity import prior_sensitivity
     from bayes_sd.shares import latency_shares
     from bayes_sd.simulate import simulate_runs, simulated_capacity_rps
@@ -135,10 +147,25 @@ _MODULE_OF = {
     "latency_curves": "curves",
     "plot_latency": "plots.latency",
     "plot_draft_length": "plots.draft_length",
+    "read_scenarios": "scenario_files",
+    "break_even_length": "length_needed",
+    "BreakEvenLength": "length_needed",
+    "plot_speedup": "plots.speedup",
+    "plot_comparison": "plots.comparison",
+    "plot_slo_attainment": "plots.objective",
+    "plot_latency_shares": "plots.shares",
+    "plot_effective_batch": "plots.effective_batch",
+    "plot_policy": "plots.policy_steps",
+    "plot_next_run": "plots.next_run",
+    "plot_acceptance": "plots.acceptance",
+    "plot_expert_coverage": "plots.experts",
+    "plot_residuals": "plots.residuals",
+    "turns_of": "engine_files",
 }
 
 __all__ = [
     "BreakEven",
+    "BreakEvenLength",
     "Decision",
     "FixedDraftLength",
     "Goodput",
@@ -161,6 +188,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "best_fixed_draft_length",
+    "break_even_length",
     "break_even_rate",
     "build_model",
     "calibration_verdict",
@@ -187,9 +215,19 @@ __all__ = [
     "load_vllm_cpu",
     "max_rate",
     "next_run",
+    "plot_acceptance",
     "plot_calibration",
+    "plot_comparison",
     "plot_draft_length",
+    "plot_effective_batch",
+    "plot_expert_coverage",
     "plot_latency",
+    "plot_latency_shares",
+    "plot_next_run",
+    "plot_policy",
+    "plot_residuals",
+    "plot_slo_attainment",
+    "plot_speedup",
     "predict_acceptance_length",
     "predict_latency",
     "predict_quantiles",
@@ -197,6 +235,7 @@ __all__ = [
     "prior_sensitivity",
     "read_report",
     "read_runs",
+    "read_scenarios",
     "replicas_needed",
     "run_sbc",
     "runs_until_sure",
@@ -208,6 +247,7 @@ __all__ = [
     "summarise",
     "summarise_requests",
     "to_dataset",
+    "turns_of",
 ]
 
 

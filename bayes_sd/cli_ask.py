@@ -20,6 +20,14 @@ from bayes_sd.cli_options import (
     parse_acceptance,
 )
 from bayes_sd.cli_output import records, show, spoken_warnings, write_json
+from bayes_sd.cli_scenarios import (
+    ScenariosFile,
+    answer,
+    asked_of,
+    chosen,
+    predicted,
+    refuse_beside,
+)
 from bayes_sd.exceptions import ArgumentError
 
 MAX_NUM_SEQS = 256
@@ -44,6 +52,7 @@ def loads_of(
 def predict(
     fit_file: FitFile,
     pair: Pair = None,
+    scenarios: ScenariosFile = None,
     rate: Rates = None,
     concurrency: Concurrencies = None,
     draft_length: Annotated[
@@ -74,8 +83,10 @@ def predict(
     """
     with spoken_warnings() as said:
         name, loads = loads_of(rate, concurrency)
-        if not loads:
-            raise ArgumentError("predict needs a load: --rate 4 or --concurrency 16.")
+        if not loads and scenarios is None:
+            raise ArgumentError(
+                "predict needs a load: --rate 4 or --concurrency 16. Or give --scenarios FILE."
+            )
         from bayes_sd.decide import convergence_note
         from bayes_sd.predict import predict_latency
         from bayes_sd.render import render_summary
@@ -83,20 +94,30 @@ def predict(
         from bayes_sd.summary import summarise
 
         tree = load(fit_file)
+        if scenarios is not None:
+            refuse_beside(rate=rate, concurrency=concurrency, draft_length=draft_length)
+            fill = fill_of(arrivals, input_len, output_len, max_num_seqs)
+            fill |= {"num_requests": num_requests}
+            asked = asked_of(tree, scenarios, pair=pair, acceptance=acceptance, **fill)
+            table = predicted(tree, asked, kind, level, seed)
+            columns = [c for c in table.columns if c != "name"]
+            note = convergence_note(tree)
+            answer("predict", table, columns, note, said, json=json, kind=kind, level=level)
+            return
         first = scenario_of(tree, pair, name, loads[0], acceptance, arrivals, input_len, output_len)
         first = first.with_(max_num_seqs=max_num_seqs, num_requests=num_requests)
-        scenarios = [
+        points = [
             first.with_(num_speculative_tokens=k, **{name: value})
             for value in loads
             for k in sorted(set(draft_length or [0]))
         ]
-        table = summarise(predict_latency(tree, scenarios, kind=kind, random_seed=seed), level)
+        table = summarise(predict_latency(tree, points, kind=kind, random_seed=seed), level)
         note = convergence_note(tree)
     if not json:
         show(render_summary(table, note=note, level=level))
         return
     rows = records(table)
-    for row, scenario in zip(rows, scenarios, strict=True):
+    for row, scenario in zip(rows, points, strict=True):
         row |= {"num_speculative_tokens": scenario.num_speculative_tokens, name: scenario.load}
     document: dict[str, Any] = {"command": "predict", "converged": not note, "convergence": note}
     document |= {"pair": first.pair, "kind": kind, "level": level}
@@ -106,6 +127,7 @@ def predict(
 def choose(
     fit_file: FitFile,
     pair: Pair = None,
+    scenarios: ScenariosFile = None,
     rate: Rates = None,
     concurrency: Concurrencies = None,
     draft_length: Annotated[
@@ -146,11 +168,12 @@ def choose(
     """
     with spoken_warnings() as said:
         name, loads = loads_of(rate, concurrency)
-        if not loads and not break_even:
+        if not loads and not break_even and scenarios is None:
             raise ArgumentError(
-                "choose needs a load (--rate 4 or --concurrency 16) or --break-even 3."
+                "choose needs a load (--rate 4 or --concurrency 16) or --break-even 3. Or give "
+                "--scenarios FILE."
             )
-        if len(loads) != 1 and (utility != "mean" or slo):
+        if scenarios is None and len(loads) != 1 and (utility != "mean" or slo):
             raise ArgumentError(
                 f"--utility and --slo must come with one load. Got {len(loads)} instead: ask for "
                 "each by itself."
@@ -162,6 +185,15 @@ def choose(
         from bayes_sd.storage import load
 
         tree = load(fit_file)
+        if scenarios is not None:
+            refuse_beside(rate=rate, concurrency=concurrency, break_even=break_even)
+            fill = fill_of(arrivals, input_len, output_len, max_num_seqs)
+            asked = asked_of(tree, scenarios, pair=pair, acceptance=acceptance, **fill)
+            table = chosen(tree, asked, draft_length, utility, slo, seed)
+            columns = [c for c in table.columns if c not in ("name", "scenario")]
+            note = convergence_note(tree)
+            answer("choose", table, columns, note, said, json=json, utility=utility)
+            return
         start = loads[0] if loads else 1.0
         scenario = scenario_of(tree, pair, name, start, acceptance, arrivals, input_len, output_len)
         scenario = scenario.with_(max_num_seqs=max_num_seqs)
@@ -203,6 +235,18 @@ def choose(
 
 def _unit(name: str) -> str:
     return "requests/s" if name == "request_rate_rps" else "requests in flight"
+
+
+def fill_of(
+    arrivals: str, input_len: float | None, output_len: float | None, max_num_seqs: int
+) -> dict[str, Any]:
+    """Return what options say for blank cells of a file of scenarios."""
+    return {
+        "arrivals": arrivals,
+        "input_len_tokens": input_len,
+        "output_len_tokens": output_len,
+        "max_num_seqs": max_num_seqs,
+    }
 
 
 def scenario_of(

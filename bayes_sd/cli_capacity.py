@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bayes_sd.cli_ask import MAX_NUM_SEQS
+from bayes_sd.cli_ask import MAX_NUM_SEQS, fill_of
 from bayes_sd.cli_options import (
     Acceptance,
     Arrivals,
@@ -19,6 +19,7 @@ from bayes_sd.cli_options import (
     parse_acceptance,
 )
 from bayes_sd.cli_output import show, spoken_warnings, write_json
+from bayes_sd.cli_scenarios import ScenariosFile, answer, asked_of, limits, refuse_beside
 from bayes_sd.exceptions import ArgumentError
 
 _NO_NUMBER = {  # of replicas, by verdict
@@ -40,6 +41,7 @@ def capacity(
         ),
     ] = None,
     pair: Pair = None,
+    scenarios: ScenariosFile = None,
     rate: Annotated[
         list[float] | None,
         typer.Option(
@@ -92,6 +94,20 @@ def capacity(
 
         asked = Slo(*slo)
         tree = load(fit_file)
+        if scenarios is not None:
+            refuse_beside(rate=rate, draft_length=draft_length, cost_per_replica_hour=cost)
+            fill = fill_of(arrivals, input_len, output_len, max_num_seqs)
+            rows = asked_of(
+                tree, scenarios, pair=pair, acceptance=acceptance, request_rate_rps=1.0, **fill
+            )
+            table = limits(tree, rows, asked, certainty, seed)
+            columns = ["rate", "unit", "low_broken", "median_broken", "high_broken"]
+            columns += ["next_rate", "verdict", "status"]
+            answer(
+                "capacity", table, columns, convergence_note(tree), said,
+                json=json, slo=str(asked), certainty=certainty,
+            )  # fmt: skip
+            return
         first = Scenario(
             pair_or_only(tree, pair),
             request_rate_rps=1.0,
@@ -116,18 +132,18 @@ def capacity(
                 )
                 for arm in arms
             ]
-            limits = [each.per_replica for each in needed]
+            highest = [each.per_replica for each in needed]
         else:
             needed = []
-            limits = [max_rate(tree, arm, asked, certainty, random_seed=seed) for arm in arms]
+            highest = [max_rate(tree, arm, asked, certainty, random_seed=seed) for arm in arms]
     if not json:
-        show(*_views(limits, needed, note))
+        show(*_views(highest, needed, note))
         return
     document: dict[str, Any] = {"command": "capacity", "converged": not note, "convergence": note}
     document |= {"pair": first.pair, "slo": str(asked), "certainty": certainty}
     document["max_rate"] = [
         {"num_speculative_tokens": limit.scenario.num_speculative_tokens, **limit.to_dict()}
-        for limit in limits
+        for limit in highest
     ]
     if needed:
         document["replicas"] = [

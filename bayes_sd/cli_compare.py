@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bayes_sd.cli_ask import MAX_NUM_SEQS, loads_of, scenario_of
+from bayes_sd.cli_ask import MAX_NUM_SEQS, fill_of, loads_of, scenario_of
 from bayes_sd.cli_options import (
     Acceptance,
     Arrivals,
@@ -19,6 +19,7 @@ from bayes_sd.cli_options import (
     Seed,
 )
 from bayes_sd.cli_output import show, spoken_warnings, tell, write_json
+from bayes_sd.cli_scenarios import ScenariosFile, asked_of, refuse_beside
 from bayes_sd.exceptions import ArgumentError
 
 
@@ -32,6 +33,7 @@ def compare(
             metavar="PAIR[@K]",
         ),
     ] = None,
+    scenarios: ScenariosFile = None,
     rate: Rates = None,
     concurrency: Concurrencies = None,
     cost: Annotated[
@@ -55,13 +57,20 @@ def compare(
     """
     with spoken_warnings() as said:
         name, loads = loads_of(rate, concurrency)
-        if not loads:
-            raise ArgumentError("compare needs a load: --rate 4 or --concurrency 16.")
+        if not loads and scenarios is None:
+            raise ArgumentError(
+                "compare needs a load: --rate 4 or --concurrency 16. Or give --scenarios FILE."
+            )
         from bayes_sd.pair_comparison import compare_pairs
         from bayes_sd.storage import load
 
         tree = load(fit_file)
         candidates = {}
+        if scenarios is not None:
+            refuse_beside(pair=pair)
+            fill = fill_of(arrivals, input_len, output_len, max_num_seqs)
+            fill |= {name: loads[0]} if loads else {}
+            candidates = asked_of(tree, scenarios, acceptance=acceptance, **fill)
         for asked in pair or []:
             label, k = _split(asked)
             scenario = scenario_of(
@@ -70,7 +79,7 @@ def compare(
             scenario = scenario.with_(num_speculative_tokens=k, max_num_seqs=max_num_seqs)
             candidates[f"{scenario.pair}, k = {k}"] = scenario
         found = compare_pairs(
-            tree, candidates, loads=loads, costs=cost, kind=kind, random_seed=seed
+            tree, candidates, loads=loads or None, costs=cost, kind=kind, random_seed=seed
         )
     if json:
         document = {"command": "compare", "converged": not found.convergence}

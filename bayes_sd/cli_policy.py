@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bayes_sd.cli_ask import MAX_NUM_SEQS, loads_of, scenario_of
+from bayes_sd.cli_ask import MAX_NUM_SEQS, fill_of, loads_of, scenario_of
 from bayes_sd.cli_options import (
     Acceptance,
     Arrivals,
@@ -20,12 +20,14 @@ from bayes_sd.cli_options import (
     Seed,
 )
 from bayes_sd.cli_output import records, show, spoken_warnings, tell, write_json
+from bayes_sd.cli_scenarios import ScenariosFile, answer, asked_of, policies, refuse_beside
 from bayes_sd.exceptions import ArgumentError
 
 
 def policy(
     fit_file: FitFile,
     pair: Pair = None,
+    scenarios: ScenariosFile = None,
     rate: Rates = None,
     concurrency: Concurrencies = None,
     draft_length: Annotated[
@@ -64,12 +66,23 @@ def policy(
             raise ArgumentError("policy needs loads: --rate 1 --rate 4, or --concurrency 16.")
         if output is not None and export is None:
             raise ArgumentError("--output must come with --export, such as --export vllm.")
+        from bayes_sd.decide import convergence_note
         from bayes_sd.engine_files import export_policy
         from bayes_sd.policy import draft_length_policy
         from bayes_sd.render import render_policy
         from bayes_sd.storage import load
 
         tree = load(fit_file)
+        if scenarios is not None:
+            refuse_beside(export=export, output=output)
+            fill = fill_of(arrivals, input_len, output_len, max_num_seqs) | {name: loads[0]}
+            asked = asked_of(tree, scenarios, pair=pair, acceptance=acceptance, **fill)
+            table = policies(tree, asked, name, loads, draft_length, monotone=monotone, seed=seed)
+            columns = [name, "num_speculative_tokens", "probability_best", "expected_regret"]
+            columns += ["verdict", "median_e2e_s", "status"]
+            note = convergence_note(tree)
+            answer("policy", table, columns, note, said, json=json)
+            return
         first = scenario_of(tree, pair, name, loads[0], acceptance, arrivals, input_len, output_len)
         first = first.with_(max_num_seqs=max_num_seqs)
         table = draft_length_policy(

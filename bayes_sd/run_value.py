@@ -6,6 +6,9 @@ regret expected after seeing y is a regression of regret on y; the choice after 
 length with the least of it. The regression is fitted on one half of the draws and the choice is
 judged on the other, so that what it learns by chance counts for nothing.
 
+A result is worth what a fit can learn of it. A fit takes the law's misfit in a run for noise, so
+the misfit of a result is drawn apart from that of the predictions that decisions are made on.
+
 References
 ----------
 .. [1] Strong, Oakley, Brennan and Breeze (2015). Estimating the expected value of sample
@@ -29,6 +32,9 @@ from bayes_sd.validate import whole_number
 
 Floats = npt.NDArray[np.float64]
 DEGREE = 3
+# A refit takes the misfit of each run for noise: a result tells of the law, and the misfit that
+# predictions draw for a configuration is none the smaller for it. So it has a seed of its own.
+RESULT_SEED = 10
 
 
 @dataclass(frozen=True)
@@ -153,7 +159,7 @@ def next_run(
     listed, asked = _checked(candidates, decisions)
     note = warn_first(tree)
     regret = regrets_of(tree, asked, draft_length_candidates, random_seed)
-    results = results_of(tree, listed, random_seed)
+    results = results_of(tree, listed, random_seed + RESULT_SEED)
     rng = np.random.default_rng(random_seed)
     halves = rng.permutation(len(results[0][0])) % 2 == 0
     now = regret_after_result(regret, None, halves)

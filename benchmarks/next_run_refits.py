@@ -8,18 +8,33 @@ same is done by brute force: results of the candidate are drawn from the posteri
 fitted again with each of them, and the least expected regret after it is averaged.
 """
 
+import argparse
+import time
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
+from rich.progress import track
+from scipy.stats import pearsonr, spearmanr
 
 from bayes_sd.generate import generate_latency, with_responses
 from bayes_sd.run_law import flat_draws
-from bayes_sd.run_value import NextRun
+from bayes_sd.run_value import NextRun, next_run
+from benchmarks.decision_tables import shown
+from benchmarks.decision_worlds import worlds_priors
 from benchmarks.few_runs_grid import (
+    DRAFT_LENGTHS,
     GridWorlds,
+    decisions_of,
+    grid_design,
     latency_of_arms,
     regrets_in,
+    run_scenarios,
+    starting_runs,
 )
+from benchmarks.folds import markdown, stamp, write_results
 
 NUM_RUNS = 8
 NUM_CANDIDATES = 6
@@ -69,9 +84,7 @@ def first_open_world(
     """Return the first world in which NUM_RUNS runs leave an expected regret of MIN_REGRET."""
     for world in range(num_worlds):
         rng = np.random.default_rng([SEED, world])
-        made = starting_runs(worlds.design, rng)
-        rest = np.setdiff1d(np.arange(worlds.design.sizes["run"]), made)
-        made += [int(i) for i in rng.choice(rest, NUM_RUNS - len(made), replace=False)]
+        made = starting_runs(worlds.design, rng, NUM_RUNS)
         data = worlds.data(world)
         tree = worlds.fit(data, made, SEED + world).tree
         if least_regret(latency_of_arms(tree, data)) >= MIN_REGRET:

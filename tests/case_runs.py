@@ -6,6 +6,7 @@ seconds, and no test asks about it.
 """
 
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -15,6 +16,7 @@ from scipy.stats import norm
 
 from bayes_sd.exceptions import BayesSdWarning
 from bayes_sd.fitting import fit
+from tests.simulated_runs import KNOWN, true_latency, true_steps
 
 OUTPUT_LEN = 200
 MEASURED = {  # speedup by requests in flight
@@ -49,6 +51,14 @@ AHEAD = 0.103  # github.com/vllm-project/recipes/issues/967: k = 3 before k = 7,
 TWELVE, MEAN_SPREAD, NUM_REQUESTS = 12, 0.085, 71
 # github.com/vllm-project/vllm/issues/53436: coefficient of variation by requests in flight
 SAME_SEED_CV = {2: 0.197, 4: 0.075, 16: 0.0036}
+# github.com/sgl-project/sglang/pull/22246: 4 is best for a batch of 1 and 2 for 64; the grid
+# there is 27 configurations times 5 batches. The law is ours, with those two answers.
+GRID = 27 * 5
+GRID_ACCEPTED = (0.8, 0.75, 0.7, 0.65, 0.55, 0.5)
+GRID_COSTS = replace(
+    KNOWN.costs("big", "quick"), draft_fixed_s=8e-4, knee_tokens=150.0, knee_s_per_token=6e-5
+)
+GRID_RUNS = [(k, c) for k in (0, 2, 5) for c in (1, 32, 96)]
 
 OURS_OFF_S = {1: 2.0, 8: 2.6}  # C1 gives ratios only
 OURS_TTFT_S = 0.1
@@ -150,9 +160,31 @@ def _noise() -> list[dict]:
     return rows
 
 
+def grid_latency_s(k: int, concurrency: float) -> float:
+    """Return the true latency of C6, s."""
+    told = {"arrivals": "closed", "input_len_tokens": 300.0, "output_len_tokens": OUTPUT_LEN}
+    return float(true_latency(GRID_COSTS, GRID_ACCEPTED, k, concurrency, **told))
+
+
+def _few_of_a_grid() -> list[dict]:
+    rows = []
+    noise = 0.005 * np.random.default_rng(6).standard_normal(len(GRID_RUNS))
+    for (k, c), error in zip(GRID_RUNS, noise, strict=True):
+        told = {}
+        if k:
+            steps = 200 * true_steps(GRID_ACCEPTED[:k], OUTPUT_LEN)
+            accepted = np.round(steps * np.cumprod(GRID_ACCEPTED[:k])).astype(int)
+            told = {
+                "num_drafts": round(steps),
+                "accepted_per_position": ";".join(map(str, accepted)),
+            }
+        rows.append(_row("C6", c, grid_latency_s(k, c) * np.exp(error), k, **told))
+    return rows
+
+
 def case_frame() -> pd.DataFrame:
     """Return all runs, in the columns of `bayes_sd.schema`."""
-    return pd.DataFrame([*_speedups(), *_mixtures(), *_noise()])
+    return pd.DataFrame([*_speedups(), *_mixtures(), *_noise(), *_few_of_a_grid()])
 
 
 @cache

@@ -11,6 +11,8 @@ from bayes_sd.runs_needed import runs_until_sure
 from bayes_sd.scenario import Scenario
 from tests.case_runs import (
     BY_RATE,
+    GRID,
+    GRID_RUNS,
     LOADED,
     MACHINES,
     MEASURED,
@@ -22,6 +24,7 @@ from tests.case_runs import (
     VERIFY_ACCEPTED,
     VERIFY_SPEEDUP,
     case_fit,
+    grid_latency_s,
 )
 
 # The fit is short, and says so.
@@ -119,6 +122,21 @@ def test_c5_loaded_but_off_is_a_state_of_its_own(tree):
     assert "drafter loaded" in off.with_(drafter_loaded=True).label
     never = compare_pairs(tree, {"off": off, "again": off}, loads=[2])
     assert never.difference("again", "off").loc[2, "median"] == 1.0
+
+
+def test_c6_the_table_of_a_grid_from_a_fifteenth_of_its_runs(tree):
+    """github.com/sgl-project/sglang/pull/22246: 4 drafts for a batch of 1, 2 for 64."""
+    assert GRID / len(GRID_RUNS) >= 15
+    lengths = range(7)
+    best = {c: min(lengths, key=lambda k, c=c: grid_latency_s(k, c)) for c in (1, 64)}
+    assert best == {1: 4, 64: 2}, "the law has the report's answers"
+    chosen = {}
+    for c in best:
+        at = Scenario("C6 verifier +", concurrency=c)
+        chosen[c] = choose_draft_length(tree, at, candidates=[0, 1, 2, 3, 4, 5]).choice
+        regret = 1 - grid_latency_s(best[c], c) / grid_latency_s(chosen[c], c)
+        assert regret <= 0.02, (c, chosen[c])
+    assert chosen[1] > chosen[64]
 
 
 def test_c8_a_mixture_with_good_acceptance_is_told_to_switch_off(tree):

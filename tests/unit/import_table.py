@@ -107,6 +107,8 @@ run_value         | ARRAYS                        | LOW scenario predict decide
 runs_needed       | numpy xarray                  | LOW scenario decide run_value
 break_even        | ARRAYS                        | LOW physics.* scenario support predict decide
 + configuration
+scenario_files    |                               | LOW scenario
+length_needed     | ARRAYS                        | LOW scenario configuration support predict decide
 curves            | ARRAYS                        | LOW scenario support predict decide
 + configuration
 run_law           | ARRAYS scipy                  | LOW physics.* labels posterior acceptance_graph
@@ -144,6 +146,7 @@ SETS = {
     "LOW": ["exceptions", "schema", "schema_columns", "validate"],
     "ROWS": ["run_checks", "labels", "acceptance_counts", "run_variables"],
     "MIDDLE": (
+        "scenario_files length_needed "
         "frames data priors model convergence storage fitting check scenario posterior predict "
         "summary shares decision decide policy break_even curves sensitivity prior "
         "acceptance_predict sbc pair_comparison run_value runs_needed drafter_size slo "

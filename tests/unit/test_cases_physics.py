@@ -118,7 +118,7 @@ def test_c15_a_percentile_of_too_few_requests_is_not_taken_at_its_word():
     levels = expected_levels([0.5, 0.9, 0.99], [8, 46, 482, 5000])
     assert levels[0, 0] == pytest.approx(0.5)
     assert levels[1, 1] == pytest.approx(0.9, abs=0.02)
-    assert levels[2, 2] == pytest.approx(0.99, abs=0.001)
+    assert levels[2, 2] == pytest.approx(0.99, abs=0.002)
     few = expected_levels([0.99], [8, 46])[:, 0]
     assert (few < [0.93, 0.985]).all(), "the p99 of 8 requests is a quantile far lower"
     # github.com/vllm-project/guidellm/issues/243: the p99 of 71 requests is their maximum.
