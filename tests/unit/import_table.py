@@ -108,7 +108,8 @@ runs_needed       | numpy xarray                  | LOW scenario decide run_valu
 break_even        | ARRAYS                        | LOW physics.* scenario support predict decide
 + configuration
 scenario_files    |                               | LOW scenario
-length_needed     | ARRAYS                        | LOW scenario configuration support predict decide
+length_needed     | ARRAYS                        | LOW scenario configuration support predict
++ decide
 curves            | ARRAYS                        | LOW scenario support predict decide
 + configuration
 run_law           | ARRAYS scipy                  | LOW physics.* labels posterior acceptance_graph
