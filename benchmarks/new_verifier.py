@@ -79,9 +79,7 @@ def judge(frame: pd.DataFrame, verifier: str, lengths: dict[str, int]) -> dict[s
     rows = score(draws, np.median(draws, axis=0), held)
     by_law = np.abs(np.log(nearest_law(seen, held) / held["mean_e2e_s"].values))
     idle = held["effective_batch_observed"].values < IDLE_REQUESTS
-    widths = np.log(
-        np.quantile(draws[:, idle], 0.95, axis=0) / np.quantile(draws[:, idle], 0.05, 0)
-    )
+    low, high = np.quantile(draws[:, idle], [0.05, 0.95], axis=0)
     return {
         "verifier": short_name(verifier),
         "runs": len(rows),
