@@ -14,7 +14,7 @@ from bayes_sd.new_pairs import new_cell
 from bayes_sd.physics.arrivals import met_by_arrivals, met_variance
 from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.physics.latency import latency_elasticity, request_latency
-from bayes_sd.posterior import Cell, cell, steps_and_rates
+from bayes_sd.posterior import Cell, cell, find_cell, steps_and_rates
 from bayes_sd.run_load import MAX_LOG_ERROR, TTFT_TAIL_DOF
 from bayes_sd.scenario import Scenario
 
@@ -150,6 +150,11 @@ def resolve(
     )
     steps, rates = steps_and_rates(tree, scenario, found, output_len)
     return Configuration(scenario, found, input_len, output_len, steps, tuple(rates))
+
+
+def base_and_pair(tree: xr.DataTree, scenario: Scenario) -> tuple[int, int | None]:
+    """Return the numbers of a scenario's base and pair: `bayes_sd.posterior.find_cell`."""
+    return find_cell(tree, scenario.pair, drafts=scenario.num_speculative_tokens > 0)
 
 
 def _cell_of(

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from bayes_sd.configuration import resolve
+from bayes_sd.configuration import base_and_pair, resolve
 from bayes_sd.decision import Decision
 from bayes_sd.exceptions import ArgumentError, ConvergenceWarning, ExtrapolationWarning
-from bayes_sd.predict import predict_latency
+from bayes_sd.predict import draw_scenarios
 from bayes_sd.scenario import Scenario
 from bayes_sd.slo import Slo
 from bayes_sd.utilities import check_utility, criterion_of, losses_of, meaning_of
@@ -68,13 +68,39 @@ def compare(latency: Floats) -> tuple[Floats, Floats]:
     >>> best.tolist(), regret.tolist()
     ([1.0, 0.0], [0.0, 0.75])
     """
-    lowest = latency.min(axis=1, keepdims=True)
-    alive = np.isfinite(lowest)
-    is_best = (latency == lowest) & alive
-    shared = is_best / np.maximum(is_best.sum(axis=1, keepdims=True), 1)
-    with np.errstate(invalid="ignore"):
-        regret = np.where(alive, 1 - lowest / latency, 0.0)
-    return shared.mean(axis=0), regret.mean(axis=0)
+    best, regret = compare_at_loads([column[None] for column in np.ascontiguousarray(latency.T)])
+    return best[0], regret[0]
+
+
+def compare_at_loads(latency: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Return what `compare` does at each load.
+
+    Parameters
+    ----------
+    latency : sequence of array[load, draw]
+        One per candidate.
+
+    Returns
+    -------
+    probability_best, expected_regret : array[load, candidate]
+    """
+    best, regret = np.zeros((2, len(latency[0]), len(latency)))
+    for load in range(len(best)):  # a load's draws stay in the processor's cache
+        rows = [each[load] for each in latency]
+        lowest = rows[0]
+        for row in rows[1:]:
+            lowest = np.minimum(lowest, row)
+        alive = np.isfinite(lowest)
+        if not alive.all():
+            rows, lowest = [row[alive] for row in rows], lowest[alive]
+        is_best = [row == lowest for row in rows]
+        shared = sum(map(np.count_nonzero, is_best)) > len(lowest)
+        ties = np.sum(is_best, axis=0) if shared else 1.0
+        for at, row in enumerate(rows):
+            best[load, at] = (is_best[at] / ties).sum() if shared else np.count_nonzero(is_best[at])
+            regret[load, at] = (1 - lowest / row).sum()
+    draws = latency[0].shape[1]
+    return best / draws, regret / draws
 
 
 def measured_draft_lengths(tree: xr.DataTree, scenario: Scenario) -> list[int]:
@@ -85,14 +111,14 @@ def measured_draft_lengths(tree: xr.DataTree, scenario: Scenario) -> list[int]:
     UnknownPairError
         If the scenario names a base that has pairs, but none of them.
     """
-    runs = tree["constant_data"].dataset
-    cell = resolve(tree, scenario.with_(num_speculative_tokens=0)).cell
-    if cell.pair is None:
-        if (runs["base_of_pair"].values == cell.base).any():
+    runs = tree["constant_data"].variables
+    base, pair = base_and_pair(tree, scenario.with_(num_speculative_tokens=0))
+    if pair is None:
+        if (runs["base_of_pair"].values == base).any():
             resolve(tree, scenario.with_(num_speculative_tokens=1))  # says which pairs there are
         return [0]
     lengths = runs["num_speculative_tokens"].values
-    of_pair = runs["pair_of_run"].values == cell.pair
+    of_pair = runs["pair_of_run"].values == pair
     lengths = lengths[of_pair & (runs["num_verified_tokens"].values == lengths + 1)]
     return sorted({0, *(int(k) for k in lengths)})
 
@@ -175,13 +201,11 @@ def choose_draft_length(
     note = warn_first(tree)
     lengths = draft_lengths(tree, scenario, candidates)
     arms = [scenario.with_(num_speculative_tokens=k) for k in lengths]
-    draws = predict_latency(tree, arms, random_seed=random_seed)
-    losses = losses_of(
-        tree, arms, utility, objective, latency_s=draws["e2e_s"].values, random_seed=random_seed
-    )
-    decision = decide_from_draws(
-        draws, lengths, losses=losses, utility=utility, max_regret=max_regret, note=note
-    )
+    _, rows = draw_scenarios(tree, arms, random_seed=random_seed, first_token=False)
+    latency: Floats = np.stack([row.e2e_s[i] for row, i in rows], axis=-1)
+    losses = losses_of(tree, arms, utility, objective, latency_s=latency, random_seed=random_seed)
+    where = [(row.status[i], row.outside[i]) for row, i in rows]
+    decision = _decide(latency, lengths, losses, utility, max_regret, where, "mean", note)
     if decision.choice is not None:
         at = lengths.index(decision.choice)
         if decision.status[at] == "extrapolated":
@@ -226,6 +250,23 @@ def decide_from_draws(
     """
     latency: Floats = draws["e2e_s"].values
     losses = latency if losses is None else losses
+    lies = zip(draws["status"].values, draws["outside"].values, strict=True)
+    where = [(str(status), str(outside)) for status, outside in lies]
+    kind = str(draws.attrs["kind"])
+    return _decide(latency, lengths, losses, utility, max_regret, where, kind, note)
+
+
+def _decide(
+    latency: Floats,
+    lengths: Sequence[int],
+    losses: Floats,
+    utility: str,
+    max_regret: float,
+    where: Sequence[tuple[str, str]],
+    kind: str,
+    note: str,
+) -> Decision:
+    """Decide; ``where`` says of each candidate its status and what lies outside."""
     best, regret = compare(losses)
     past = np.isinf(latency).mean(axis=0)
     usable = past <= 0.5 if past.min() <= 0.5 else np.ones(len(lengths), dtype=bool)
@@ -263,9 +304,9 @@ def decide_from_draws(
         tuple(median.tolist()),
         tuple(low.tolist()),
         tuple(high.tolist()),
-        tuple(str(s) for s in draws["status"].values),
-        tuple(str(s) for s in draws["outside"].values),
-        str(draws.attrs["kind"]),
+        tuple(status for status, _ in where),
+        tuple(outside for _, outside in where),
+        kind,
         note,
         utility,
     )

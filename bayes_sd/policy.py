@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from bayes_sd.decide import MAX_REGRET, NEAR_TIE, compare, draft_lengths, warn_first
+from bayes_sd.decide import MAX_REGRET, NEAR_TIE, compare_at_loads, draft_lengths, warn_first
 from bayes_sd.exceptions import ArgumentError, AssumptionWarning
 from bayes_sd.load_draws import LoadDraws, predict_over_loads
 from bayes_sd.policy_path import PAST_CAPACITY, falling_path
@@ -176,10 +176,8 @@ def _increasing(values: Sequence[float], name: str) -> list[float]:
 def _table(draws: Sequence[LoadDraws], lengths: Sequence[int], rule: _Rule) -> pd.DataFrame:
     """Choose a path through draws of the candidates, and describe each load of it."""
     loads = draws[0].e2e_s.shape[0]
-    best, regret = np.empty((2, loads, len(lengths)))
     past = np.stack([np.isinf(arm.e2e_s).mean(axis=1) for arm in draws], axis=1)
-    for i in range(loads):
-        best[i], regret[i] = compare(np.stack([arm.e2e_s[i] for arm in draws], axis=1))
+    best, regret = compare_at_loads([arm.e2e_s for arm in draws])
     cost = np.where(past > 0.5, PAST_CAPACITY, regret)
     served = np.flatnonzero(past.min(axis=1) <= 0.5)
     alone = cost.argmin(axis=1)

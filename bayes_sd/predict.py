@@ -33,7 +33,11 @@ LATENCIES = ("e2e", "ttft", "tpot")
 
 
 def _draw_all(
-    tree: xr.DataTree, found: Sequence[Configuration], kind: str, random_seed: int
+    tree: xr.DataTree,
+    found: Sequence[Configuration],
+    kind: str,
+    random_seed: int,
+    first_token: bool = True,
 ) -> list[tuple[ConfigurationDraws, int]]:
     """Draw scenarios, those of one configuration together; return each with its number there."""
     groups: dict[tuple[object, ...], list[int]] = {}
@@ -43,13 +47,47 @@ def _draw_all(
     rows: dict[int, tuple[ConfigurationDraws, int]] = {}
     for members in groups.values():
         loads = [found[i].scenario.load for i in members]
-        drawn = draw_configuration(tree, found[members[0]], loads, kind, random_seed)
+        first = found[members[0]]
+        drawn = draw_configuration(tree, first, loads, kind, random_seed, first_token=first_token)
         rows |= {i: (drawn, at) for at, i in enumerate(members)}
     return [rows[i] for i in range(len(found))]
 
 
 def _load_name(scenario: Scenario) -> str:
     return "request_rate_rps" if scenario.concurrency is None else "concurrency"
+
+
+def draw_scenarios(
+    tree: xr.DataTree,
+    scenarios: Sequence[Scenario],
+    kind: str = "mean",
+    *,
+    allow_new: bool = False,
+    random_seed: int = 0,
+    first_token: bool = True,
+) -> tuple[list[Configuration], list[tuple[ConfigurationDraws, int]]]:
+    """Draw scenarios as plain arrays: what `predict_latency` labels.
+
+    Parameters
+    ----------
+    tree, scenarios, kind, allow_new, random_seed
+        As `predict_latency`, whose errors it raises.
+    first_token : bool
+        Whether the time to first token is wanted.
+
+    Returns
+    -------
+    found : list of Configuration
+        The scenarios looked up.
+    rows : list of tuple
+        For each its draws, and the number of its load among theirs.
+    """
+    one_of(kind, KINDS, "kind")
+    whole_number(random_seed, "random_seed", minimum=0)
+    if not scenarios:
+        raise ArgumentError("scenarios must hold at least one Scenario. Got none instead.")
+    found = list(resolve_all(tree, scenarios, allow_new=allow_new, random_seed=random_seed))
+    return found, _draw_all(tree, found, kind, random_seed, first_token)
 
 
 def predict_latency(
@@ -93,13 +131,8 @@ def predict_latency(
     --------
     >>> predict_latency(tree, Scenario("Qwen3-8B", request_rate_rps=4.0))  # doctest: +SKIP
     """
-    one_of(kind, KINDS, "kind")
-    whole_number(random_seed, "random_seed", minimum=0)
     listed = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
-    if not listed:
-        raise ArgumentError("scenarios must hold at least one Scenario. Got none instead.")
-    found = list(resolve_all(tree, listed, allow_new=allow_new, random_seed=random_seed))
-    rows = _draw_all(tree, found, kind, random_seed)
+    found, rows = draw_scenarios(tree, listed, kind, allow_new=allow_new, random_seed=random_seed)
     dims = ("sample", "scenario")
     return xr.Dataset(
         {

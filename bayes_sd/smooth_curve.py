@@ -22,9 +22,10 @@ from bayes_sd.smooth_law import SmoothLaw, stepped
 Floats = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]
 
-# Distance (`stepped`) up to which a step's error is below 1e-9: its cube is 8e-12, and what that
-# is multiplied with is below 10 save where the bend is 1e4 times as narrow as its place.
-NEAR = 1e-3
+# Distance (`stepped`) up to which a step's error is below 1e-9, a share of the batch: its cube is
+# 1e-10, and what that is multiplied with is below 10 save where the bend is 100 times as narrow as
+# its place.
+NEAR = 5e-4
 FAR = 0.2  # from here on a step may lead anywhere
 STEPS = 6
 CLOSE = 0.03  # log rate below capacity
@@ -68,21 +69,22 @@ class SmoothCurve(BatchRoots):
         rate = rates_rps[:, None]
         log_rate, curve, *_ = self._typical
         near = np.interp(np.log(rates_rps), log_rate, curve)[:, None]
-        sustained, *shape = self.law.curve(near)
-        batch, _ = stepped(near, rate / sustained - 1, *shape)
+        batch, _ = stepped(near, rate, *self.law.curve(near))
         np.maximum(batch, near / 4, out=batch)
         np.minimum(batch, self.cap, out=batch)
-        sustained, slope, bending = self.law.curve(batch)
-        central, distance = stepped(batch, rate / sustained - 1, slope, bending)
+        here = sustained, slope, bending = self.law.curve(batch)
+        central, distance = stepped(batch, rate, *here)
         past = self._past(rates_rps, rate)
         far = self._unsettled(central, distance, past)
         if past is not None:
             central[past] = np.inf
         if far is not None:
-            central[far] = found = self._settle(rate, far, central, distance)
-            batch[far] = held = np.where(np.isfinite(found), found, self.cap)
-            there = self.law.take(np.nonzero(far)[1]).curve(held)
-            sustained[far], slope[far], bending[far] = there
+            found = self._settle(rate, far, central, distance)
+            held = np.where(np.isfinite(found), found, self.cap)
+            there = self.law.take(far % self.num_draws).curve(held)
+            arrays = (central, batch, sustained, slope, bending)
+            for array, new in zip(arrays, (found, held, *there), strict=True):
+                array.ravel()[far] = new
         for array, values in zip(points, (central, batch, sustained, slope, bending), strict=True):
             array[:] = values
 
@@ -99,38 +101,38 @@ class SmoothCurve(BatchRoots):
         with np.errstate(all="ignore"):
             for rows in self._blocks(len(rates_rps)):
                 at = SmoothPoints(*(array[rows] for array in points))
-                batch[rows] = self._solve(rates_rps[rows], at, misfit, doublings[rows], further)
+                goal = self._share(rates_rps[rows], at)
+                goal = misfit.factor(goal, doublings[rows, None])
+                goal *= rates_rps[rows, None] * further
+                batch[rows] = self._solve(rates_rps[rows], at, goal)
         return batch
 
-    def _solve(
-        self,
-        rates_rps: Floats,
-        at: SmoothPoints,
-        misfit: MisfitDraws,
-        doublings: Floats,
-        further: Floats | float,
-    ) -> Floats:
-        rate = rates_rps[:, None]
+    def _share(self, rates_rps: Floats, at: SmoothPoints) -> Floats:
+        """Return the share of load in the latency at the central batch, (load, draw)."""
         # From the point to the central batch, the slope changes by e (1 - e) + c for a log batch.
-        share = at.slope * (1 - at.slope)
+        share = 1 - at.slope
+        share *= at.slope
         share += at.bending
-        share *= at.central / at.batch - 1
+        away = at.central / at.batch
+        away -= 1
+        share *= away
         share += at.slope
         if self._is_high(rates_rps).any():
             share[np.isinf(at.central)] = 1.0
-        goal = misfit.factor(share, doublings[:, None])
-        goal *= further
-        batch, _ = stepped(at.batch, rate * goal / at.sustained - 1, at.slope, at.bending)
+        return share
+
+    def _solve(self, rates_rps: Floats, at: SmoothPoints, goal_rps: Floats) -> Floats:
+        """Return the batch at a rate of each draw near each load's."""
+        batch, _ = stepped(at.batch, goal_rps, at.sustained, at.slope, at.bending)
         np.maximum(batch, at.batch / 4, out=batch)
         np.minimum(batch, self.cap, out=batch)
-        sustained, slope, bending = self.law.curve(batch)
-        answer, distance = stepped(batch, rate * goal / sustained - 1, slope, bending)
-        past = self._past(rates_rps, rate * goal)
+        answer, distance = stepped(batch, goal_rps, *self.law.curve(batch))
+        past = self._past(rates_rps, goal_rps)
         far = self._unsettled(answer, distance, past)
         if past is not None:
             answer[past] = np.inf
         if far is not None:
-            answer[far] = self._settle(rate * goal, far, answer, distance)
+            answer.ravel()[far] = self._settle(goal_rps, far, answer, distance)
         return answer
 
     def _is_high(self, rates_rps: Floats) -> Marks:
@@ -144,30 +146,35 @@ class SmoothCurve(BatchRoots):
         largest = self._capacity(np.arange(self.num_draws))[0]
         return high[:, None] & (goal_rps > largest * (1 + 1e-12))
 
-    def _unsettled(self, answer: Floats, distance: Floats, past: Marks | None) -> Marks | None:
-        """Return where a step does not end within reach of the root, if anywhere."""
+    def _unsettled(
+        self, answer: Floats, distance: Floats, past: Marks | None
+    ) -> npt.NDArray[np.intp] | None:
+        """Return where, in one line, a step does not end within reach of the root, if anywhere."""
         sure = distance < NEAR
         if past is None:
             sure &= answer <= self.cap
         else:  # near capacity the root wanted is the one before it
             sure &= answer <= self._largest[1]
             sure |= past
-        return None if sure.all() else ~sure
+        np.logical_not(sure, out=sure)
+        return np.flatnonzero(sure) if sure.any() else None
 
-    def _settle(self, rate: Floats, marks: Marks, start: Floats, distance: Floats) -> Floats:
-        """Return the batch of marked elements at their rates, from where a step has led them."""
-        draws = np.nonzero(marks)[1]
-        goal, batch = np.broadcast_to(rate, marks.shape)[marks], start[marks]
+    def _settle(
+        self, rate: Floats, where: npt.NDArray[np.intp], start: Floats, distance: Floats
+    ) -> Floats:
+        """Return the batch of some elements at their rates, from where a step has led them."""
+        draws = where % self.num_draws
+        goal = np.broadcast_to(rate, start.shape)[where // self.num_draws, draws]
+        batch = start.ravel()[where]
         largest, end = self._largest[:, draws]
         end = np.where(np.isnan(end), self.cap, end)
-        far = np.flatnonzero(~(distance[marks] < FAR))
+        far = np.flatnonzero(~(distance.ravel()[where] < FAR))
         if len(far):
             batch[far] = self._about(goal[far], draws[far], largest[far], end[far])
         batch = np.where(batch > 0, np.minimum(batch, end), end / 2)
         roots, left, law = np.full(len(draws), np.nan), np.arange(len(draws)), self.law.take(draws)
         for _ in range(STEPS):
-            sustained, slope, bend = law.curve(batch)
-            there, size = stepped(batch, goal / sustained - 1, slope, bend)
+            there, size = stepped(batch, goal, *law.curve(batch))
             done = (size < NEAR) & (there <= end)
             roots[left[done]] = there[done]
             if done.all():

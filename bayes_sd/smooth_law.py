@@ -153,22 +153,27 @@ class SmoothLaw:
 
 
 def stepped(
-    batch: Floats, excess: Floats, elasticity: Floats, bending: Floats
+    batch: Floats, rate_rps: Floats, sustained_rps: Floats, elasticity: Floats, bending: Floats
 ) -> tuple[Floats, Floats]:
-    r"""Return the batch at a rate higher by a share, to second order, and how far that is.
+    r"""Return the batch at another rate, to second order, and how far that is.
 
-    With e the elasticity of L and c = B^2 L'' / L, inverting r(B) = B / L(B) twice derived gives
+    With e the elasticity of L and c = B^2 L'' / L, inverting r(B) = B / L(B), derived twice, by a
+    fraction (Halley's method [1]_) gives
 
-    .. math:: B [1 + t (1 + t (e + c v / 2))], \qquad v = 1 / (1 - e), \quad t = h v
+    .. math:: B \left[1 + \frac{t}{1 - t (e + c v / 2)}\right], \qquad v = \frac{1}{1 - e},
+              \quad t = h v
 
-    for the rate (1 + h) r. What is left out is of the order of h^3 v^4 (1 + c)^2.
+    for the rate (1 + h) r. It is exact where L is a straight line. What is left out is of third
+    order in h v^2 (1 + c).
 
     Parameters
     ----------
-    batch, elasticity, bending : array
-        B, e and c, as `SmoothLaw.curve` gives them.
-    excess : array
-        h: by how much the rate asked for is above what the batch sustains, a share of it.
+    batch : array
+        B, requests.
+    rate_rps, sustained_rps : array
+        The rate asked for, and what the batch sustains, r; 1/s.
+    elasticity, bending : array
+        e and c, as `SmoothLaw.curve` gives them.
 
     Returns
     -------
@@ -176,19 +181,25 @@ def stepped(
     distance : array
         abs(h) v^2 (1 + abs(c)), dimensionless.
 
+    References
+    ----------
+    .. [1] Traub (1964). Iterative Methods for the Solution of Equations. Prentice-Hall, section
+       5.2.
+
     Examples
     --------
-    L = 1 + B / 2 at B = 1: e = 1/3, c = 0. The rate there is 2/3; one higher by a hundredth needs
-    B = r / (1 - r / 2).
+    L = 1 + B / 2 at B = 1: r = 2/3, e = 1/3, c = 0. A rate of 1 needs B = 1 / (1 - 1 / 2).
 
-    >>> there, _ = stepped(*(np.array([x]) for x in (1.0, 0.01, 1 / 3, 0.0)))
-    >>> float(there[0]), 0.67333333 / (1 - 0.67333333 / 2)
-    (1.015075, 1.015075...)
+    >>> there, _ = stepped(*(np.array([x]) for x in (1.0, 1.0, 2 / 3, 1 / 3, 0.0)))
+    >>> round(float(there[0]), 9)
+    2.0
     """
     gain = 1 - elasticity
     np.maximum(gain, 1 - STEEPEST, out=gain)
     np.reciprocal(gain, out=gain)
-    far = excess * gain
+    far = rate_rps / sustained_rps
+    far -= 1
+    far *= gain
     second = bending * gain
     second *= 0.5
     second += elasticity
