@@ -4,6 +4,10 @@ vLLM [1]_
     ``num_speculative_tokens_per_batch_size``, a list of ``[first, last, k]``, ends inclusive, the
     first from 1, none overlapping, beside ``num_speculative_tokens``, the ceiling (at least 1).
     Gaps and sizes beyond the last range keep the k before. Switched off with data parallelism.
+    At k = 0 the drafter still makes its first pass in every step, to keep its cache up to date
+    (read in 0.32.0, ``v1/spec_decode/llm_base_proposer.py``): not the same as a server without
+    speculation. Prefills of a step count as requests, so k goes to and fro near a turn; loss of
+    throughput at turns to 0 is reported in issue 49548 (open, GPU), and was not tried here.
 SGLang [2]_
     ``--speculative-adaptive-config``, a JSON object: smallest batch of a slot to the
     ``candidate_steps`` it may choose among by the drafts it sees accepted. One candidate leaves it

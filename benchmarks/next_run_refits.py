@@ -36,10 +36,10 @@ from benchmarks.few_runs_grid import (
 )
 from benchmarks.folds import markdown, stamp, write_results
 
-NUM_RUNS = 8
+NUM_RUNS = 6
 NUM_CANDIDATES = 6
 NUM_REFITS = 24
-MIN_REGRET = 0.03  # a world in which there is something to save
+NUM_WORLDS = 8  # the one in which there is most to save is taken
 SEED = 11
 
 
@@ -78,18 +78,17 @@ def refit_values(
     return after
 
 
-def first_open_world(
+def most_open_world(
     worlds: GridWorlds, num_worlds: int
 ) -> tuple[int, xr.Dataset, list[int], xr.DataTree]:
-    """Return the first world in which NUM_RUNS runs leave an expected regret of MIN_REGRET."""
+    """Return the world in which some runs, drawn at random, leave the largest expected regret."""
+    found = []
     for world in range(num_worlds):
-        rng = np.random.default_rng([SEED, world])
-        made = starting_runs(worlds.design, rng, NUM_RUNS)
+        made = starting_runs(worlds.design, np.random.default_rng([SEED, world]), NUM_RUNS)
         data = worlds.data(world)
         tree = worlds.fit(data, made, SEED + world).tree
-        if least_regret(latency_of_arms(tree, data)) >= MIN_REGRET:
-            return world, data, made, tree
-    raise RuntimeError(f"none of {num_worlds} worlds has an expected regret of {MIN_REGRET:.0%}")
+        found.append((world, data, made, tree))
+    return max(found, key=lambda one: least_regret(latency_of_arms(one[3], one[1])))
 
 
 def refits_report(
@@ -132,9 +131,10 @@ def main() -> None:
     options = parser.parse_args()
     number, refits = (2, 2) if options.quick else (NUM_CANDIDATES, options.refits)
     design = grid_design()
-    worlds = GridWorlds(design, worlds_priors(design), num_worlds=10, random_seed=SEED)
+    num_worlds = 1 if options.quick else NUM_WORLDS
+    worlds = GridWorlds(design, worlds_priors(design), num_worlds=NUM_WORLDS, random_seed=SEED)
     begun = time.perf_counter()
-    world, data, made, tree = first_open_world(worlds, 10)
+    world, data, made, tree = most_open_world(worlds, num_worlds)
     rest = [i for i in range(data.sizes["run"]) if i not in made]
     scenarios = run_scenarios(data)
     found = next_run(
@@ -161,8 +161,11 @@ def main() -> None:
             "refits": known,
         }
     )
-    where = f"World {world} of seed {SEED}, {len(made)} runs made, {len(rest)} candidates, "
-    where += f"of which {number} are compared, from the best to the worst by `next_run`."
+    where = (
+        f"The world with the largest expected regret of {num_worlds} after {len(made)} runs, drawn "
+        f"at random: world {world}. Of its {len(rest)} candidates {number} are compared, from the "
+        "best to the worst by `next_run`."
+    )
     text, figures = refits_report(table, now, refits, where)
     minutes = (time.perf_counter() - begun) / 60
     text += f"\n\n{minutes:.0f} min in all, compilation included.\n\n{stamp()}"

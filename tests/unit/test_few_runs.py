@@ -138,9 +138,11 @@ def test_report_judges_against_random(first, met):
 
 
 def test_worst_choice_is_that_of_the_largest_regret():
-    row = {"arms": {"random": {"course": [{"choice": [0, 5]}, {"choice": [5, 0]}]}}}
-    true_s = np.array([[1.0, 2.0], [4.0, 1.0]])  # by decision and draft length
-    course = with_worst(row, true_s, (0, 5))["arms"]["random"]["course"]
+    row = {
+        "arms": {"random": {"course": [{"choice": [0, 5]}, {"choice": [5, 0]}]}},
+        "true_s": [[1.0, 2.0], [4.0, 1.0]],  # by decision and draft length
+    }
+    course = with_worst(row, (0, 5))["arms"]["random"]["course"]
     assert [at["worst"] for at in course] == [0.0, 0.75]
     assert "worst" not in row["arms"]["random"]["course"][0]
 
