@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -73,23 +74,11 @@ def compare(latency: Floats) -> tuple[Floats, Floats]:
 
 
 def compare_at_loads(latency: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Return what `compare` does at each load.
-
-    Parameters
-    ----------
-    latency : sequence of array[load, draw]
-        One per candidate.
-
-    Returns
-    -------
-    probability_best, expected_regret : array[load, candidate]
-    """
+    """Return what `compare` does, (load, candidate), of an array[load, draw] per candidate."""
     best, regret = np.zeros((2, len(latency[0]), len(latency)))
     for load in range(len(best)):  # a load's draws stay in the processor's cache
         rows = [each[load] for each in latency]
-        lowest = rows[0]
-        for row in rows[1:]:
-            lowest = np.minimum(lowest, row)
+        lowest: Floats = reduce(np.minimum, rows)
         alive = np.isfinite(lowest)
         if not alive.all():
             rows, lowest = [row[alive] for row in rows], lowest[alive]
@@ -235,14 +224,10 @@ def decide_from_draws(
         Result of `predict_latency`, one scenario per candidate, in the candidates' order.
     lengths : sequence of int
         The candidates.
-    losses : array[draw, candidate], optional
-        Result of `losses_of`; by default the latency.
-    utility : str
-        What the losses are.
-    max_regret : float
-        Expected regret above which the answer is "not enough data".
-    note : str
-        What to say first about the fit.
+    losses, utility : optional
+        Array[draw, candidate] of `losses_of`, and what they are; by default the latency.
+    max_regret, note
+        As `choose_draft_length`; what to say first about the fit.
 
     Returns
     -------
@@ -250,8 +235,9 @@ def decide_from_draws(
     """
     latency: Floats = draws["e2e_s"].values
     losses = latency if losses is None else losses
-    lies = zip(draws["status"].values, draws["outside"].values, strict=True)
-    where = [(str(status), str(outside)) for status, outside in lies]
+    where = list(
+        zip(map(str, draws["status"].values), map(str, draws["outside"].values), strict=True)
+    )
     kind = str(draws.attrs["kind"])
     return _decide(latency, lengths, losses, utility, max_regret, where, kind, note)
 

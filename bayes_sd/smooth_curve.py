@@ -74,12 +74,12 @@ class SmoothCurve(BatchRoots):
         np.minimum(batch, self.cap, out=batch)
         here = sustained, slope, bending = self.law.curve(batch)
         central, distance = stepped(batch, rate, *here)
-        past = self._past(rates_rps, rate)
-        far = self._unsettled(central, distance, past)
+        top = self._tops(rates_rps)
+        past, far = self._judge(rate, central, distance, top)
         if past is not None:
             central[past] = np.inf
         if far is not None:
-            found = self._settle(rate, far, central, distance)
+            found = self._settle(rate, far, central, distance, top)
             held = np.where(np.isfinite(found), found, self.cap)
             there = self.law.take(far % self.num_draws).curve(held)
             arrays = (central, batch, sustained, slope, bending)
@@ -101,25 +101,10 @@ class SmoothCurve(BatchRoots):
         with np.errstate(all="ignore"):
             for rows in self._blocks(len(rates_rps)):
                 at = SmoothPoints(*(array[rows] for array in points))
-                goal = self._share(rates_rps[rows], at)
-                goal = misfit.factor(goal, doublings[rows, None])
+                goal = misfit.factor(_load_share(at), doublings[rows, None])
                 goal *= rates_rps[rows, None] * further
                 batch[rows] = self._solve(rates_rps[rows], at, goal)
         return batch
-
-    def _share(self, rates_rps: Floats, at: SmoothPoints) -> Floats:
-        """Return the share of load in the latency at the central batch, (load, draw)."""
-        # From the point to the central batch, the slope changes by e (1 - e) + c for a log batch.
-        share = 1 - at.slope
-        share *= at.slope
-        share += at.bending
-        away = at.central / at.batch
-        away -= 1
-        share *= away
-        share += at.slope
-        if self._is_high(rates_rps).any():
-            share[np.isinf(at.central)] = 1.0
-        return share
 
     def _solve(self, rates_rps: Floats, at: SmoothPoints, goal_rps: Floats) -> Floats:
         """Return the batch at a rate of each draw near each load's."""
@@ -127,46 +112,57 @@ class SmoothCurve(BatchRoots):
         np.maximum(batch, at.batch / 4, out=batch)
         np.minimum(batch, self.cap, out=batch)
         answer, distance = stepped(batch, goal_rps, *self.law.curve(batch))
-        past = self._past(rates_rps, goal_rps)
-        far = self._unsettled(answer, distance, past)
+        top = self._tops(rates_rps)
+        past, far = self._judge(goal_rps, answer, distance, top)
         if past is not None:
             answer[past] = np.inf
         if far is not None:
-            answer.ravel()[far] = self._settle(goal_rps, far, answer, distance)
+            answer.ravel()[far] = self._settle(goal_rps, far, answer, distance, top)
         return answer
 
-    def _is_high(self, rates_rps: Floats) -> Marks:
-        return np.log(rates_rps) > self._typical[0][-1] + np.log(ALMOST)
+    def _tops(self, rates_rps: Floats) -> Floats | None:
+        """Return capacity and its batch by load and draw, of loads near the typical capacity.
 
-    def _past(self, rates_rps: Floats, goal_rps: Floats) -> Marks | None:
-        """Return where a rate is above its draw's capacity, if a load is near the typical one."""
-        high = self._is_high(rates_rps)
+        NaN at other loads, whatever is known of the draws: a load is answered as it is alone.
+        """
+        high = np.log(rates_rps) > self._typical[0][-1] + np.log(ALMOST)
         if not high.any():
             return None
-        largest = self._capacity(np.arange(self.num_draws))[0]
-        return high[:, None] & (goal_rps > largest * (1 + 1e-12))
+        largest = np.stack(self._capacity(np.arange(self.num_draws)))
+        return np.where(high[:, None], largest[:, None], np.nan)
 
-    def _unsettled(
-        self, answer: Floats, distance: Floats, past: Marks | None
-    ) -> npt.NDArray[np.intp] | None:
-        """Return where, in one line, a step does not end within reach of the root, if anywhere."""
+    def _judge(
+        self, rate: Floats, answer: Floats, distance: Floats, top: Floats | None
+    ) -> tuple[Marks | None, npt.NDArray[np.intp] | None]:
+        """Return where a rate is above capacity; and where, in one line, the root is not reached.
+
+        None if nowhere.
+        """
         sure = distance < NEAR
-        if past is None:
+        if top is None:
+            past = None
             sure &= answer <= self.cap
         else:  # near capacity the root wanted is the one before it
-            sure &= answer <= self._largest[1]
+            past = rate > top[0] * (1 + 1e-12)
+            sure &= answer <= np.fmin(top[1], self.cap)
             sure |= past
         np.logical_not(sure, out=sure)
-        return np.flatnonzero(sure) if sure.any() else None
+        return past, np.flatnonzero(sure) if sure.any() else None
 
     def _settle(
-        self, rate: Floats, where: npt.NDArray[np.intp], start: Floats, distance: Floats
+        self,
+        rate: Floats,
+        where: npt.NDArray[np.intp],
+        start: Floats,
+        distance: Floats,
+        top: Floats | None,
     ) -> Floats:
         """Return the batch of some elements at their rates, from where a step has led them."""
         draws = where % self.num_draws
         goal = np.broadcast_to(rate, start.shape)[where // self.num_draws, draws]
         batch = start.ravel()[where]
-        largest, end = self._largest[:, draws]
+        unknown = np.full((2, len(where)), np.nan)
+        largest, end = unknown if top is None else top.reshape(2, -1)[:, where]
         end = np.where(np.isnan(end), self.cap, end)
         far = np.flatnonzero(~(distance.ravel()[where] < FAR))
         if len(far):
@@ -199,6 +195,20 @@ class SmoothCurve(BatchRoots):
         _, _, bending = self.law.take(draws[close]).curve(end[close])
         batch[close] = end[close] * np.exp(-np.sqrt(np.maximum(-2 * full[close] / bending, 0.0)))
         return batch
+
+
+def _load_share(at: SmoothPoints) -> Floats:
+    """Return the share of load in the latency at the central batch, (load, draw)."""
+    # From the point to the central batch, the slope changes by e (1 - e) + c for a log batch.
+    share = 1 - at.slope
+    share *= at.slope
+    share += at.bending
+    away = at.central / at.batch
+    away -= 1
+    share *= away
+    share += at.slope
+    np.copyto(share, 1.0, where=np.isinf(at.central))
+    return share
 
 
 def curve_of(configuration: Configuration) -> LoadCurve | SmoothCurve:
