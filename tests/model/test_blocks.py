@@ -65,7 +65,7 @@ def test_draws_and_statistics_stand_side_by_side(forced):
     posterior, stats = tree["posterior"], tree["sample_stats"]
     assert {"verify_fixed_s", "ttft_fixed_s"} <= set(posterior.data_vars)
     assert posterior.sizes["draw"] == 20
-    assert {"energy", "energy_of_ttft", "depth_of_ttft"} <= set(stats.data_vars)
+    assert {"energy", "energy_of_ttft", "diverging_of_ttft"} <= set(stats.data_vars)
     alone = sample(blocks[1], draws=20, tune=30, chains=2, random_seed=1, progressbar=False)
     np.testing.assert_array_equal(
         posterior["ttft_fixed_s"].values, alone["posterior"]["ttft_fixed_s"].values
