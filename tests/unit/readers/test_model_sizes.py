@@ -97,7 +97,7 @@ def test_known_models(name, expected):
         "zai-org/GLM-4.5V",
         "Qwen3",
         "verifier-dense",
-        "/root/.cache/snapshots/9c925d64d72725edaf899c6cb9c377fd0709d9c5",
+        "/models/snapshots/9c925d64d72725edaf899c6cb9c377fd0709d9c5",
         "-instruct",
         "",
         "/",
