@@ -64,13 +64,13 @@ def build_blocks(
         with pm.Model(coords=model_coords(data)) as blocks["ttft"]:
             known = {"log_latency": log_latency, "num_steps": steps, "weight": score_weight(data)}
             add_ttft(data, priors, lengths, **known)
-    scored = scored_latencies(data) if "percentiles" in responses else []
+    scored = scored_latencies(data) if "percentiles" in responses else {}
     if not scored:
         return blocks
     covariates = load_covariates(data, priors, lengths)
-    for latency in scored:
+    for latency, ratios in scored.items():
         with pm.Model(coords=model_coords(data)) as block:
             weight = score_weight(data)
-            add_percentiles(data, priors, covariates, latency=latency, weight=weight)
+            add_percentiles(data, ratios, priors, covariates, latency=latency, weight=weight)
         blocks[f"percentiles_{latency}"] = block
     return blocks

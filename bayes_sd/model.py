@@ -89,10 +89,10 @@ def build_model(
         if "ttft" in responses and has_ttft(data).any():
             known = {"log_latency": log_latency, "num_steps": num_steps, "weight": weight}
             add_ttft(data, priors, lengths, **known)
-        if scored := scored_latencies(data) if "percentiles" in responses else []:
+        if scored := scored_latencies(data) if "percentiles" in responses else {}:
             covariates = load_covariates(data, priors, lengths)
-            for latency in scored:
-                add_percentiles(data, priors, covariates, latency=latency, weight=weight)
+            for latency, ratios in scored.items():
+                add_percentiles(data, ratios, priors, covariates, latency=latency, weight=weight)
     model.bayes_sd_data, model.bayes_sd_priors = data, priors
     return model
 

@@ -34,9 +34,10 @@ from bayes_sd.spread_priors import PREFIX
 from bayes_sd.tail_likelihood import observe_ratios
 
 
-def scored_latencies(data: xr.Dataset) -> list[str]:
-    """Return the latencies that some run has percentiles of, such that they count."""
-    return [latency for latency in PREFIX if percentile_data(data, latency) is not None]
+def scored_latencies(data: xr.Dataset) -> dict[str, RatioData]:
+    """Return by latency the whitened percentiles that some run has, such that they count."""
+    found = {latency: percentile_data(data, latency) for latency in PREFIX}
+    return {latency: ratios for latency, ratios in found.items() if ratios is not None}
 
 
 def percentile_data(data: xr.Dataset, latency: str = "e2e") -> RatioData | None:
@@ -90,6 +91,7 @@ def steps_cv2_of_runs(data: xr.Dataset) -> np.ndarray:
 
 def add_percentiles(
     data: xr.Dataset,
+    ratios: RatioData,
     priors: dict[str, Prior],
     covariates: tuple[np.ndarray, np.ndarray],
     *,
@@ -106,7 +108,9 @@ def add_percentiles(
     Parameters
     ----------
     data : xarray.Dataset
-        Result of `to_dataset`; some run has percentiles of the latency.
+        Result of `to_dataset`.
+    ratios : RatioData
+        The latency's, of `scored_latencies`.
     priors : dict
         Table of priors.
     covariates : tuple of array, (run,)
@@ -116,9 +120,6 @@ def add_percentiles(
     weight : tensor, (run,)
         1 to score a run, 0 to hold it out.
     """
-    ratios = percentile_data(data, latency)
-    if ratios is None:
-        return
     prefix, base = PREFIX[latency], data["base_of_run"].values
     parts, seconds = _parts(data, covariates, latency)
     parts = {name: np.where(ratios.is_scored, part, 1.0) for name, part in parts.items()}

@@ -26,10 +26,11 @@ from bayes_sd.configuration_draws import ConfigurationDraws, draw_configuration
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.request_latency import quantiles_about
 from bayes_sd.scenario import Scenario
+from bayes_sd.spread_priors import PREFIX
 from bayes_sd.validate import one_of, whole_number
 
 KINDS = ("mean", "run", "request")
-LATENCIES = ("e2e", "ttft", "tpot")
+LATENCIES = tuple(PREFIX)
 
 
 def _draw_all(

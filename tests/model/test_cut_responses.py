@@ -8,6 +8,7 @@ from bayes_sd.datasets import load_vllm_cpu
 from bayes_sd.least_squares import load_covariates, reference_lengths
 from bayes_sd.model import build_model
 from bayes_sd.priors import default_priors
+from bayes_sd.spread_priors import PREFIX
 from tests.simulated_runs import KNOWN, simulated_frame, true_latency
 
 COSTS = (
@@ -18,7 +19,10 @@ COSTS = (
     "log_draft_fixed",
     "standard_boot",
 )
-OWN = {"log_ttft": "first_wait_steps_log__", "percentile_ratios": "spread_heterogeneity_log__"}
+OWN = {"log_ttft": "first_wait_steps_log__"} | {
+    f"{prefix}percentile_ratios": f"{prefix}spread_heterogeneity_log__"
+    for prefix in PREFIX.values()
+}
 
 
 @pytest.fixture(scope="module")

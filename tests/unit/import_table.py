@@ -76,7 +76,7 @@ configuration_draws | numpy xarray                | LOW support configuration re
 + law_of_draws load_curve smooth_curve
 sensitivity       | ARRAYS arviz scipy            | LOW prior priors new_pairs
 predict           | ARRAYS scipy                  | LOW physics.* scenario posterior support
-+ configuration request_latency configuration_draws
++ configuration request_latency configuration_draws spread_priors
 acceptance_predict | ARRAYS                       | LOW physics.* acceptance_levels posterior
 summary           | ARRAYS                        | LOW
 shares            | ARRAYS                        | LOW physics.* scenario predict configuration
