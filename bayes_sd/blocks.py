@@ -3,7 +3,7 @@
 First tokens and percentiles have parameters of their own, and see the mean latency as a constant
 (`bayes_sd.ttft_graph`, `bayes_sd.percentile_graph`). The posterior of the whole model is then the
 product of those of its blocks, and a sampler that moves them together pays for all with the short
-steps of the one that needs them: the scaling study took three times as long.
+steps of the one that needs them.
 """
 
 from collections.abc import Sequence
