@@ -77,7 +77,8 @@ def plot_comparison(
     add_note(
         ax,
         f"Ratio: {names[0]} / {names[1]}; below 1 {names[0]} is faster.",
-        f"Band: central {100 * level:g} %. Not drawn where either is past capacity.",
+        f"Band: central {100 * level:g} %. Not drawn where either is past capacity;",
+        "to the edge: in some draws one is past capacity.",
     )
     add_grid(ax)
     return ax

@@ -18,7 +18,7 @@ def shared_fit() -> xr.DataTree:
         frame = bs.load_vllm_cpu("all", quiet_only=True)
         frame = frame[~frame["is_throughput_test"]]
         frame = frame[frame["num_speculative_tokens_schedule"].isna()].reset_index(drop=True)
-        tree = bs.fit(frame, random_seed=1, draws=1000, tune=1000, chains=2, progressbar=False)
+        tree = bs.fit(frame, random_seed=1, draws=1500, tune=1000, chains=4, progressbar=False)
         bs.save(tree, FILE)
     return bs.load(FILE)
 
