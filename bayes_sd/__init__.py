@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bayes_sd.acceptance_predict import predict_acceptance_length
+    from bayes_sd.acceptance_update import update_acceptance
     from bayes_sd.attainment import SloAttainment, slo_attainment
     from bayes_sd.break_even import BreakEven, break_even_rate
     from bayes_sd.capacity import MaxRate, max_rate
@@ -26,12 +27,17 @@ if TYPE_CHECKING:
     from bayes_sd.decide import choose_draft_length
     from bayes_sd.decision import Decision
     from bayes_sd.drafter_size import compare_drafter_sizes
+    from bayes_sd.drift import DriftMonitor, check_drift
+    from bayes_sd.drift_report import DriftReport
     from bayes_sd.engine_files import check_engine_file, export_policy, import_policy, turns_of
     from bayes_sd.fitting import fit
     from bayes_sd.fixed_draft_length import FixedDraftLength, best_fixed_draft_length
     from bayes_sd.frames import check_runs
     from bayes_sd.goodput_rate import Goodput, goodput
     from bayes_sd.length_needed import BreakEvenLength, break_even_length
+    from bayes_sd.live_counts import AcceptCounts, conjugate_acceptance
+    from bayes_sd.live_recommend import LiveRecommendation, recommend_live
+    from bayes_sd.live_window import LiveWindow
     from bayes_sd.model import build_model
     from bayes_sd.pair_comparison import PairComparison, compare_pairs
     from bayes_sd.plots.acceptance import plot_acceptance
@@ -55,6 +61,7 @@ if TYPE_CHECKING:
     from bayes_sd.readers.collect import read_report, read_runs
     from bayes_sd.readers.report import ReadReport
     from bayes_sd.replicas import Replicas, replicas_needed
+    from bayes_sd.report import write_report
     from bayes_sd.request_statistics import summarise_requests
     from bayes_sd.run_value import NextRun, next_run
     from bayes_sd.runs_needed import runs_until_sure
@@ -161,14 +168,29 @@ _MODULE_OF = {
     "plot_expert_coverage": "plots.experts",
     "plot_residuals": "plots.residuals",
     "turns_of": "engine_files",
+    "AcceptCounts": "live_counts",
+    "conjugate_acceptance": "live_counts",
+    "update_acceptance": "acceptance_update",
+    "LiveWindow": "live_window",
+    "check_drift": "drift",
+    "DriftMonitor": "drift",
+    "DriftReport": "drift_report",
+    "recommend_live": "live_recommend",
+    "LiveRecommendation": "live_recommend",
+    "write_report": "report",
 }
 
 __all__ = [
+    "AcceptCounts",
     "BreakEven",
     "BreakEvenLength",
     "Decision",
+    "DriftMonitor",
+    "DriftReport",
     "FixedDraftLength",
     "Goodput",
+    "LiveRecommendation",
+    "LiveWindow",
     "MaxRate",
     "NextRun",
     "PairComparison",
@@ -192,11 +214,13 @@ __all__ = [
     "break_even_rate",
     "build_model",
     "calibration_verdict",
+    "check_drift",
     "check_engine_file",
     "check_runs",
     "choose_draft_length",
     "compare_drafter_sizes",
     "compare_pairs",
+    "conjugate_acceptance",
     "default_priors",
     "diagnose",
     "draft_length_policy",
@@ -236,6 +260,7 @@ __all__ = [
     "read_report",
     "read_runs",
     "read_scenarios",
+    "recommend_live",
     "replicas_needed",
     "run_sbc",
     "runs_until_sure",
@@ -248,6 +273,8 @@ __all__ = [
     "summarise_requests",
     "to_dataset",
     "turns_of",
+    "update_acceptance",
+    "write_report",
 ]
 
 

@@ -16,10 +16,12 @@ from bayes_sd.cli_ask import choose, predict
 from bayes_sd.cli_capacity import capacity
 from bayes_sd.cli_compare import compare, next_run
 from bayes_sd.cli_demo import demo
+from bayes_sd.cli_drift import drift
 from bayes_sd.cli_fit import check, fit
 from bayes_sd.cli_output import INTERRUPTED, fail
 from bayes_sd.cli_policy import policy
 from bayes_sd.cli_read import read
+from bayes_sd.cli_report import report
 from bayes_sd.exceptions import BayesSdError
 
 # The base of all errors in how a command was written; typer does not export it by name.
@@ -37,7 +39,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, read, fit, check, predict, choose, policy, capacity):
+for command in (demo, read, fit, check, predict, choose, policy, capacity, report, drift):
     app.command()(command)
 app.command()(compare)
 app.command("next-run")(next_run)

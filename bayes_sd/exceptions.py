@@ -49,6 +49,10 @@ class UnknownPairError(BayesSdError, KeyError):
     """A pair, verifier or deployment was asked for that the data do not contain."""
 
 
+class LiveSourceError(DataError):
+    """Live metrics could not be had: the server did not answer, or not what was asked."""
+
+
 class FitFileError(BayesSdError, ValueError):
     """A saved fit cannot be used: damaged, of another version, or of other data."""
 

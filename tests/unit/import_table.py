@@ -112,6 +112,19 @@ length_needed     | ARRAYS                        | LOW scenario configuration s
 + decide
 curves            | ARRAYS                        | LOW scenario support predict decide
 + configuration
+live_counts       |                               | LOW
+acceptance_update | numpy xarray scipy            | LOW live_counts acceptance_levels
++ acceptance_likelihoods posterior
+live_window       | pandas                        | LOW
+live_reference    | numpy xarray                  | LOW physics.* acceptance_levels posterior
++ acceptance_likelihoods configuration scenario support
+drift_streams     | numpy                         |
+drift_report      | pandas                        |
+drift_watch       | numpy                         | drift_streams live_reference live_window
+drift             | numpy xarray                  | LOW decide drift_report drift_streams
++ drift_watch live_reference live_window posterior scenario
+live_recommend    | numpy xarray                  | LOW decide decision drift live_window policy
++ scenario
 run_law           | ARRAYS scipy                  | LOW physics.* labels posterior acceptance_graph
 + run_load
 + acceptance_levels expert_graph likelihoods
@@ -134,11 +147,21 @@ baselines         | ARRAYS scipy                  | LOW physics.* measured_accep
 readers.*         | numpy pandas orjson zstandard pyarrow rich | LOW frames request_statistics
 + run_variables
 plots.*           | ARRAYS matplotlib arviz_plots | LOW
-report            | ARRAYS rich                   | LOW MIDDLE plots.*
+report_grid       | numpy xarray                  | LOW scenario configuration decide posterior
++ capacity_draws
+report_numbers    | numpy xarray                  | LOW scenario configuration decide predict
++ break_even capacity_draws curves shares report_grid
+report_provenance | numpy xarray                  | LOW posterior
+report            | numpy xarray jinja2 vl_convert | LOW scenario decide report_grid report_numbers
++ report_provenance
+prometheus_api    |                               | LOW readers.*
+prometheus_windows |                              | LOW live_window readers.*
 render            | ARRAYS rich                   | LOW convergence decision policy break_even
 demo              | ARRAYS rich matplotlib        | LOW MIDDLE SHOWN
-cli_*             | ARRAYS rich typer             | LOW MIDDLE SHOWN readers.* demo
+cli_*             | ARRAYS rich typer             | LOW MIDDLE SHOWN readers.* demo prometheus_api
++ prometheus_windows
 cli               | ARRAYS rich typer             | LOW MIDDLE SHOWN readers.* demo cli_*
++ prometheus_api prometheus_windows
 __init__          |                               | LOW MIDDLE datasets readers.* plots.* report
 """
 SETS = {
@@ -152,7 +175,8 @@ SETS = {
         "summary shares decision decide policy break_even curves sensitivity prior "
         "acceptance_predict sbc pair_comparison run_value runs_needed drafter_size slo "
         "engine_files fixed_draft_length utilities attainment goodput_rate capacity replicas "
-        "uniformity request_statistics simulate simulate_*"
+        "uniformity request_statistics simulate simulate_* live_counts acceptance_update "
+        "live_window drift drift_report live_recommend"
     ).split(),
     "SHOWN": ["datasets", "plots.*", "report", "render"],
 }

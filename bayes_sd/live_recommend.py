@@ -1,0 +1,162 @@
+"""The draft length for the load of now, with hysteresis and a reason."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from bayes_sd.decide import choose_draft_length
+from bayes_sd.decision import Decision
+from bayes_sd.drift import live_scenario
+from bayes_sd.exceptions import ArgumentError
+from bayes_sd.live_window import windows_of
+from bayes_sd.policy import SWITCH_REGRET
+from bayes_sd.scenario import Scenario
+from bayes_sd.validate import not_negative, whole_number
+
+
+@dataclass(frozen=True)
+class LiveRecommendation:
+    """A draft length for now.
+
+    Attributes
+    ----------
+    choice : int or None
+        Draft length to run; None if every candidate is past capacity.
+    current : int or None
+        The one that runs now, if it was told.
+    is_switch : bool
+        Whether the two differ.
+    reason : str
+        Why.
+    request_rate_rps : float
+        Load that it is for.
+    decision : Decision
+        All candidates at that load, without hysteresis.
+    """
+
+    choice: int | None
+    current: int | None
+    is_switch: bool
+    reason: str
+    request_rate_rps: float
+    decision: Decision
+
+    def statement(self) -> str:
+        """Return the answer in words."""
+        first = f"{self.decision.convergence} " if self.decision.convergence else ""
+        if self.choice is None:
+            return f"{first}No draft length can be recommended: {self.reason}."
+        verb = "Switch to" if self.is_switch else "Keep" if self.current is not None else "Run"
+        return f"{first}{verb} k = {self.choice}: {self.reason}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {
+            "choice": self.choice,
+            "current": self.current,
+            "is_switch": self.is_switch,
+            "reason": self.reason,
+            "request_rate_rps": self.request_rate_rps,
+            "decision": self.decision.to_dict(),
+        }
+
+
+def recommend_live(
+    tree: xr.DataTree,
+    live: object,
+    scenario: Scenario | None = None,
+    *,
+    current: int | None = None,
+    candidates: tuple[int, ...] | None = None,
+    switch_regret: float = SWITCH_REGRET,
+    use_counts: bool = False,
+    random_seed: int = 0,
+) -> LiveRecommendation:
+    """Return the draft length for the load of some windows.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        Result of `fit`, or of `update_acceptance`.
+    live : LiveWindow, sequence of LiveWindow, or pandas.DataFrame
+        The latest windows. Their mean rate is the load.
+    scenario : Scenario, optional
+        Pair, lengths and acceptance; its load and draft length are not used. By default the fit's
+        only pair.
+    current : int, optional
+        Draft length that runs now.
+    candidates : tuple of int, optional
+        As `choose_draft_length`.
+    switch_regret : float
+        The current one is kept while its expected regret exceeds the best one's by no more than
+        this share of latency.
+    use_counts : bool
+        Whether acceptance is that of the windows' counts, as after drift of acceptance, in place
+        of the fit's; positions beyond those counted take the last one's rate.
+    random_seed : int
+        As `predict_latency`.
+
+    Returns
+    -------
+    LiveRecommendation
+
+    Raises
+    ------
+    ArgumentError, UnknownPairError, DataError
+        As `choose_draft_length`; or if no window has requests, or counts are asked for that none
+        has.
+
+    Examples
+    --------
+    >>> recommend_live(tree, window, current=3).statement()  # doctest: +SKIP
+    'Keep k = 3: at 2 requests/s its expected regret is 0.0 %.'
+    """
+    windows = windows_of(live)
+    not_negative(switch_regret, "switch_regret")
+    if current is not None:
+        whole_number(current, "current", minimum=0)
+    known = [w for w in windows if np.isfinite(w.request_rate_rps)]
+    rate = sum(w.request_rate_rps * w.duration_s for w in known)
+    rate = rate / sum(w.duration_s for w in known) if known else 0.0
+    if not rate > 0:
+        raise ArgumentError("a window must have requests. Got none: there is no load to decide at.")
+    asked = live_scenario(tree, windows) if scenario is None else scenario
+    asked = asked.with_(request_rate_rps=rate)
+    if use_counts:
+        total = [w.accepted for w in windows if w.num_drafts > 0 and w.accepted]
+        drafts = sum(w.num_drafts for w in windows if w.num_drafts > 0 and w.accepted)
+        if not total or len({len(each) for each in total}) > 1:
+            raise ArgumentError("use_counts needs windows with accepted drafts by position.")
+        sums = np.sum(total, axis=0)
+        trials = np.append(drafts, sums[:-1])
+        rates = sums / np.maximum(trials, 1.0)
+        longest = tree["posterior"].sizes.get("position", len(rates))
+        longest = max(longest, len(rates), *(candidates or (0,)))
+        asked = asked.with_(
+            acceptance=tuple(np.append(rates, np.full(longest - len(rates), rates[-1])))
+        )
+    if candidates is not None and current is not None and current not in candidates:
+        candidates = (*candidates, current)
+    decision = choose_draft_length(tree, asked, candidates=candidates, random_seed=random_seed)
+    return _with_hysteresis(decision, current, switch_regret, rate)
+
+
+def _with_hysteresis(
+    decision: Decision, current: int | None, switch_regret: float, rate: float
+) -> LiveRecommendation:
+    """Keep the current draft length where it costs hardly more than the best."""
+    best = decision.choice
+    if best is None:
+        return LiveRecommendation(None, current, False, decision.reason, rate, decision)
+    regret = dict(zip(decision.candidates, decision.expected_regret, strict=True))
+    at = f"at {rate:.3g} requests/s"
+    if current in regret and regret[current] - regret[best] <= switch_regret:
+        reason = f"{at} its expected regret is {regret[current]:.1%}, k = {best} has "
+        reason += f"{regret[best]:.1%}: not worth a switch"
+        return LiveRecommendation(current, current, False, reason, rate, decision)
+    reason = f"{at} {decision.reason}"
+    if current in regret:
+        reason += f"; k = {current} would cost {regret[current]:.1%}"
+    return LiveRecommendation(best, current, current not in (None, best), reason, rate, decision)

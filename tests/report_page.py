@@ -1,0 +1,37 @@
+"""What the tests of the report share: a page's parts, and a fit with hostile names."""
+
+import base64
+import json
+import re
+
+import numpy as np
+
+from tests.fake_fit import fake_fit
+
+EVIL = '<script>window.pwned=1</script><img src=x onerror="pwned=1">{{7*7}}</script>'
+
+
+def evil_fit():
+    """Return a fit whose labels are markup."""
+    tree = fake_fit(spread=0.1)
+    for group in ("posterior", "constant_data"):
+        data = tree[group].to_dataset()
+        renamed = {}
+        for dim in ("base", "pair", "deployment"):
+            if dim in data.coords:
+                labels = [f"{EVIL} {i}" for i in range(data.sizes[dim])]
+                renamed[dim] = np.array(labels, dtype=str)
+        tree[group].dataset = data.assign_coords(renamed)
+    tree.attrs |= {"verdict": f"Converged {EVIL}", "version_evil": EVIL}
+    return tree
+
+
+def embedded(html):
+    """Return the numbers that a page holds."""
+    block = re.search(r'<script type="application/json" id="report-data">(.*?)</script>', html)
+    return json.loads(block.group(1))["settings"]
+
+
+def unpacked(packed):
+    """Return a packed array of whole numbers."""
+    return np.frombuffer(base64.b64decode(packed["uint32"]), "<u4").reshape(packed["shape"])

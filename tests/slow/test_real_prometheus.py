@@ -1,0 +1,70 @@
+"""Live metrics out of a real Prometheus server that scrapes a small exporter; needs its binary."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+from bayes_sd.exceptions import LiveSourceError
+from bayes_sd.prometheus_api import pages_between
+from bayes_sd.prometheus_windows import windows_of_pages
+from tests.live_server import Engine, serving
+
+BINARY = os.environ.get("PROMETHEUS") or shutil.which("prometheus")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BINARY is None, reason="prometheus is not installed"),
+]
+CONFIG = """
+global: {{scrape_interval: 1s, scrape_timeout: 900ms}}
+scrape_configs:
+  - job_name: vllm
+    static_configs: [{{targets: ["{target}"]}}]
+"""
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@pytest.fixture
+def scraped(tmp_path):
+    """Addresses of a Prometheus server that scrapes an engine, after some seconds of it."""
+    begun = time.time() - 1000.0
+    port = free_port()
+    with serving(lambda path, query: (200, Engine(begun).page(time.time() - begun))) as engine:
+        config = tmp_path / "prometheus.yml"
+        config.write_text(CONFIG.format(target=engine.removeprefix("http://")))
+        command = [BINARY, f"--config.file={config}", f"--storage.tsdb.path={tmp_path}/data"]
+        command.append(f"--web.listen-address=127.0.0.1:{port}")
+        with (tmp_path / "log").open("w") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            time.sleep(20)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def test_windows_are_what_the_engine_does(scraped):
+    now = time.time()
+    pages = pages_between(scraped, now - 30, now, 1.0, labels={"job": "vllm"})
+    windows, notes = windows_of_pages(pages, 5.0, 1.0)
+    assert notes == []
+    assert len(windows) >= 2
+    for window in windows:
+        assert window.request_rate_rps == pytest.approx(4.0, rel=0.3)
+        assert window.mean_e2e_s == pytest.approx(0.65, rel=0.01)
+        assert window.mean_running_requests == pytest.approx(2.6)
+        assert window.acceptance_length == pytest.approx(2.49, abs=0.02)
+        assert window.process_start_s > 0
+    with pytest.raises(LiveSourceError, match="Got none"):
+        pages_between(scraped, now - 30, now, 1.0, labels={"job": "other"})
+    with pytest.raises(LiveSourceError, match="status 400"):
+        pages_between(scraped, now, now - 30, 1.0)
