@@ -6,7 +6,7 @@ quick.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Annotated
 
@@ -18,10 +18,12 @@ from bayes_sd.cli_compare import compare, next_run
 from bayes_sd.cli_demo import demo
 from bayes_sd.cli_drift import drift
 from bayes_sd.cli_fit import check, fit
+from bayes_sd.cli_help import ABOUT, epilog_of
 from bayes_sd.cli_output import INTERRUPTED, fail
 from bayes_sd.cli_policy import policy
 from bayes_sd.cli_read import read
 from bayes_sd.cli_report import report
+from bayes_sd.cli_schema import schema
 from bayes_sd.exceptions import BayesSdError
 
 # The base of all errors in how a command was written; typer does not export it by name.
@@ -34,15 +36,18 @@ app = typer.Typer(
     help="Latency of speculative decoding under load, and the draft length to run it with, with "
     "probabilities.",
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode=None,
+    epilog=ABOUT,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, read, fit, check, predict, choose, policy, capacity, report, drift):
-    app.command()(command)
-app.command()(compare)
-app.command("next-run")(next_run)
+COMMANDS: tuple[Callable[..., None], ...] = (
+    *(demo, read, fit, check, predict, choose, policy, capacity, compare, next_run),
+    *(drift, report, schema),
+)
+for command in COMMANDS:
+    name = command.__name__.replace("_", "-")
+    app.command(name, epilog=epilog_of(name))(command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -4,21 +4,23 @@ from typing import Annotated, Any
 
 import typer
 
-from bayes_sd.cli_ask import MAX_NUM_SEQS, fill_of
 from bayes_sd.cli_options import (
+    MAX_NUM_SEQS,
     Acceptance,
     Arrivals,
+    DraftLengths,
     FitFile,
     InputLen,
     Json,
     MaxNumSeqs,
     OutputLen,
     Pair,
+    Quiet,
     Seed,
-    pair_or_only,
-    parse_acceptance,
+    fill_of,
+    scenario_of,
 )
-from bayes_sd.cli_output import show, spoken_warnings, write_json
+from bayes_sd.cli_output import at_work, heading, show, write_json
 from bayes_sd.cli_scenarios import ScenariosFile, answer, asked_of, limits, refuse_beside
 from bayes_sd.exceptions import ArgumentError
 
@@ -50,15 +52,7 @@ def capacity(
             metavar="RATE",
         ),
     ] = None,
-    draft_length: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--draft-length",
-            "-k",
-            help="Draft length; 0, the default, is off. Repeatable.",
-            metavar="K",
-        ),
-    ] = None,
+    draft_length: DraftLengths = None,
     certainty: Annotated[
         float, typer.Option(help="Probability with which the objective is to be met.")
     ] = 0.95,
@@ -72,13 +66,14 @@ def capacity(
     output_len: OutputLen = None,
     max_num_seqs: MaxNumSeqs = MAX_NUM_SEQS,
     seed: Seed = 0,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Say up to which rate an objective is met, and how many replicas a traffic needs.
+    """Say up to which rate an objective is met.
 
-    Example: bayes-sd capacity fit.nc --slo "e2e_p95 <= 2" -k 0 -k 3 --acceptance 0.7 --rate 40
+    With --rate also how many replicas a traffic needs.
     """
-    with spoken_warnings() as said:
+    with at_work("Searching rates.", quiet=quiet) as said:
         if not slo:
             raise ArgumentError("capacity needs an objective: --slo 'e2e_p95 <= 2.0'.")
         if cost is not None and not rate:
@@ -88,18 +83,16 @@ def capacity(
         from bayes_sd.capacity import max_rate
         from bayes_sd.decide import convergence_note
         from bayes_sd.replicas import replicas_needed
-        from bayes_sd.scenario import Scenario
         from bayes_sd.slo import Slo
         from bayes_sd.storage import load
 
         asked = Slo(*slo)
+        fill = fill_of(arrivals, input_len, output_len, max_num_seqs)
         tree = load(fit_file)
         if scenarios is not None:
             refuse_beside(rate=rate, draft_length=draft_length, cost_per_replica_hour=cost)
-            fill = fill_of(arrivals, input_len, output_len, max_num_seqs)
-            rows = asked_of(
-                tree, scenarios, pair=pair, acceptance=acceptance, request_rate_rps=1.0, **fill
-            )
+            fill |= {"request_rate_rps": 1.0}
+            rows = asked_of(tree, scenarios, pair=pair, acceptance=acceptance, **fill)
             table = limits(tree, rows, asked, certainty, seed)
             columns = ["rate", "unit", "low_broken", "median_broken", "high_broken"]
             columns += ["next_rate", "verdict", "status"]
@@ -108,15 +101,7 @@ def capacity(
                 json=json, slo=str(asked), certainty=certainty,
             )  # fmt: skip
             return
-        first = Scenario(
-            pair_or_only(tree, pair),
-            request_rate_rps=1.0,
-            arrivals=arrivals,
-            input_len_tokens=input_len,
-            output_len_tokens=output_len,
-            acceptance=parse_acceptance(acceptance),
-            max_num_seqs=max_num_seqs,
-        )
+        first = scenario_of(tree, pair, "request_rate_rps", 1.0, acceptance, **fill)
         arms = [first.with_(num_speculative_tokens=k) for k in sorted(set(draft_length or [0]))]
         note = convergence_note(tree)
         if rate:
@@ -139,8 +124,7 @@ def capacity(
     if not json:
         show(*_views(highest, needed, note))
         return
-    document: dict[str, Any] = {"command": "capacity", "converged": not note, "convergence": note}
-    document |= {"pair": first.pair, "slo": str(asked), "certainty": certainty}
+    document = heading("capacity", note, pair=first.pair, slo=str(asked), certainty=certainty)
     document["max_rate"] = [
         {"num_speculative_tokens": limit.scenario.num_speculative_tokens, **limit.to_dict()}
         for limit in highest

@@ -4,21 +4,28 @@ from typing import Annotated, Any
 
 import typer
 
-from bayes_sd.cli_ask import MAX_NUM_SEQS, fill_of, loads_of, scenario_of
 from bayes_sd.cli_options import (
+    MAX_NUM_SEQS,
     Acceptance,
     Arrivals,
+    Candidates,
     Concurrencies,
     FitFile,
     InputLen,
     Json,
     MaxNumSeqs,
+    NumRequests,
     OutputLen,
     Pair,
+    Quiet,
     Rates,
     Seed,
+    fill_of,
+    loads_of,
+    scenario_of,
+    words,
 )
-from bayes_sd.cli_output import show, spoken_warnings, tell, write_json
+from bayes_sd.cli_output import at_work, heading, show, tell, write_json
 from bayes_sd.cli_scenarios import ScenariosFile, asked_of, refuse_beside
 from bayes_sd.exceptions import ArgumentError
 
@@ -38,7 +45,9 @@ def compare(
     concurrency: Concurrencies = None,
     cost: Annotated[
         list[float] | None,
-        typer.Option(help="Cost of each pair, in their order: latency x cost is compared."),
+        typer.Option(
+            help="Cost of each pair, in their order: latency x cost is compared.", metavar="COST"
+        ),
     ] = None,
     acceptance: Acceptance = None,
     arrivals: Arrivals = "poisson",
@@ -46,17 +55,20 @@ def compare(
     output_len: OutputLen = None,
     max_num_seqs: MaxNumSeqs = MAX_NUM_SEQS,
     kind: Annotated[
-        str, typer.Option(help="mean: the configurations. run: one fresh run of each.")
+        str,
+        typer.Option(
+            help="mean: the configurations. run: one fresh run of each.",
+            autocompletion=words("mean", "run"),
+        ),
     ] = "mean",
     seed: Seed = 0,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Compare pairs and draft lengths at the same loads.
-
-    Example: bayes-sd compare fit.nc --pair drafter-a60@3 --pair drafter-a85@3 --rate 2 --rate 6
-    """
-    with spoken_warnings() as said:
+    """Compare pairs and draft lengths at the same loads."""
+    with at_work("Comparing.", quiet=quiet) as said:
         name, loads = loads_of(rate, concurrency)
+        fill = fill_of(arrivals, input_len, output_len, max_num_seqs)
         if not loads and scenarios is None:
             raise ArgumentError(
                 "compare needs a load: --rate 4 or --concurrency 16. Or give --scenarios FILE."
@@ -68,21 +80,18 @@ def compare(
         candidates = {}
         if scenarios is not None:
             refuse_beside(pair=pair)
-            fill = fill_of(arrivals, input_len, output_len, max_num_seqs)
-            fill |= {name: loads[0]} if loads else {}
-            candidates = asked_of(tree, scenarios, acceptance=acceptance, **fill)
+            given = fill | ({name: loads[0]} if loads else {})
+            candidates = asked_of(tree, scenarios, acceptance=acceptance, **given)
         for asked in pair or []:
             label, k = _split(asked)
-            scenario = scenario_of(
-                tree, label, name, loads[0], acceptance, arrivals, input_len, output_len
-            )
-            scenario = scenario.with_(num_speculative_tokens=k, max_num_seqs=max_num_seqs)
+            scenario = scenario_of(tree, label, name, loads[0], acceptance, **fill)
+            scenario = scenario.with_(num_speculative_tokens=k)
             candidates[f"{scenario.pair}, k = {k}"] = scenario
         found = compare_pairs(
             tree, candidates, loads=loads or None, costs=cost, kind=kind, random_seed=seed
         )
     if json:
-        document = {"command": "compare", "converged": not found.convergence}
+        document = heading("compare", found.convergence)
         write_json(document | found.to_dict() | {"warnings": said})
         return
     show(_table(found.to_frame().reset_index(), f"Latency, {kind}"))
@@ -94,16 +103,8 @@ def next_run(
     pair: Pair = None,
     rate: Rates = None,
     concurrency: Concurrencies = None,
-    draft_length: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--draft-length",
-            "-k",
-            help="Draft length that could be run. Repeatable; by default 0 and those measured.",
-            metavar="K",
-        ),
-    ] = None,
-    num_requests: Annotated[int, typer.Option(help="Requests of each run.")] = 200,
+    draft_length: Candidates = None,
+    num_requests: NumRequests = 200,
     certainty: Annotated[float, typer.Option(help="P(best) for the number of runs.")] = 0.95,
     acceptance: Acceptance = None,
     arrivals: Arrivals = "poisson",
@@ -111,14 +112,16 @@ def next_run(
     output_len: OutputLen = None,
     max_num_seqs: MaxNumSeqs = MAX_NUM_SEQS,
     seed: Seed = 0,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Say which benchmark run to make next, to choose a draft length at the loads given.
+    """Say which benchmark run to make next.
 
-    Example: bayes-sd next-run fit.nc --pair drafter-a60 --rate 2 --rate 6 --rate 10
+    The one that helps most to choose a draft length at the loads given.
     """
-    with spoken_warnings() as said:
+    with at_work("Valuing runs.", quiet=quiet) as said:
         name, loads = loads_of(rate, concurrency)
+        fill = fill_of(arrivals, input_len, output_len, max_num_seqs)
         if not loads:
             raise ArgumentError("next-run needs loads: --rate 4 --rate 8, or --concurrency 16.")
         from bayes_sd.decide import draft_lengths
@@ -127,8 +130,8 @@ def next_run(
         from bayes_sd.storage import load
 
         tree = load(fit_file)
-        first = scenario_of(tree, pair, name, loads[0], acceptance, arrivals, input_len, output_len)
-        first = first.with_(max_num_seqs=max_num_seqs, num_requests=num_requests)
+        fill |= {"num_requests": num_requests}
+        first = scenario_of(tree, pair, name, loads[0], acceptance, **fill)
         lengths = draft_lengths(tree, first, draft_length)
         runs = [
             first.with_(num_speculative_tokens=k, **{name: value})
@@ -150,7 +153,7 @@ def next_run(
             for value in loads
         ]
     if json:
-        document = {"command": "next-run", "converged": not found.convergence}
+        document = heading("next-run", found.convergence)
         document |= found.to_dict() | {"certainty": certainty, "runs_until_sure": needed}
         write_json(document | {"warnings": said})
         return

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bayes_sd.cli_options import Chains, Draws, Json, Seed, Tune
+from bayes_sd.cli_options import Chains, Draws, Json, Quiet, Seed, Tune
 from bayes_sd.cli_output import INTERRUPTED, spoken_warnings, tell, write_json
 
 
@@ -17,13 +17,12 @@ def demo(
     tune: Tune = 500,
     chains: Chains = 4,
     seed: Seed = 0,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Fit bundled measurements and answer questions; minutes.
-
-    Example: bayes-sd demo --folder demo
-    """
-    tell("Loading the libraries.")
+    """Fit bundled measurements and answer questions; minutes."""
+    if not quiet:
+        tell("Loading the libraries.")
     with spoken_warnings() as said:
         from rich.console import Console
 
@@ -31,6 +30,7 @@ def demo(
 
         result = run_demo(
             folder,
+            progressbar=not quiet,
             draws=draws,
             tune=tune,
             chains=chains,

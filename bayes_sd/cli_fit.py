@@ -7,33 +7,63 @@ from typing import Annotated, Any
 
 import typer
 
-from bayes_sd.cli_options import Chains, Draws, FitFile, Json, Seed, Tune
-from bayes_sd.cli_output import INTERRUPTED, records, show, spoken_warnings, tell, write_json
+from bayes_sd.cli_options import Chains, Draws, FitFile, Json, Quiet, Seed, Tune, words
+from bayes_sd.cli_output import (
+    INTERRUPTED,
+    at_work,
+    heading,
+    records,
+    show,
+    spoken_warnings,
+    tell,
+    write_json,
+)
 from bayes_sd.exceptions import ArgumentError, BayesSdError, FitFileError, FormatError
 
 BUNDLED = ("scaling", "vllm-cpu", "vllm-cpu-moe", "h200")
 
 
 def read_table(path: Path) -> Any:
-    """Read and check one CSV table of runs; every error names the file."""
+    """Read and check one table of runs, CSV or Parquet; every error names the file."""
     import pandas as pd
 
     from bayes_sd.frames import check_runs
 
     if not path.is_file():
-        raise FormatError(f"{path} is not a file. Give a CSV table of runs, or --data scaling.")
-    try:
-        frame = pd.read_csv(path, dtype="str")
-    except (OSError, ValueError) as error:
         raise FormatError(
-            f"{path} cannot be read as CSV: {str(error).strip()}. It must be a table of runs, one "
-            "run a row, with the columns of bayes_sd.schema."
+            f"{path} is not a file. Give a table of runs (CSV or Parquet), or --data scaling."
+        )
+    _refuse_other_files(path)
+    try:
+        if path.suffix.lower() == ".parquet":
+            frame = pd.read_parquet(path)
+        else:
+            frame = pd.read_csv(path, dtype="str")
+    except (OSError, ValueError) as error:
+        kind = "Parquet" if path.suffix.lower() == ".parquet" else "CSV"
+        raise FormatError(
+            f"{path} cannot be read as {kind}: {str(error).strip()}. It must be a table of runs, "
+            "one run a row, with the columns of bayes_sd.schema."
         ) from error
     try:
         check_runs(frame)
     except BayesSdError as error:
         raise type(error)(f"{path}: {error}") from error
     return frame
+
+
+def _refuse_other_files(path: Path) -> None:
+    """Refuse files that are known not to be tables, and name the command that takes them."""
+    kind = path.suffix.lower()
+    if kind in (".json", ".jsonl", ".ndjson", ".zst"):
+        raise FormatError(
+            f"{path} is no table of runs: fit takes CSV or Parquet. If a benchmark tool wrote it, "
+            f"make a table first: bayes-sd read {path} -o runs.csv"
+        )
+    if kind in (".nc", ".h5"):
+        raise FormatError(
+            f"{path} is no table of runs: it looks like a fit. Ask it: bayes-sd check {path}"
+        )
 
 
 def read_tables(paths: Sequence[Path], bundled: Sequence[str]) -> Any:
@@ -47,7 +77,7 @@ def read_tables(paths: Sequence[Path], bundled: Sequence[str]) -> Any:
         one_of(name, BUNDLED, "--data")
     if not paths and not bundled:
         raise ArgumentError(
-            "fit needs runs: CSV tables, or --data with one of " + ", ".join(BUNDLED) + "."
+            "fit needs runs: tables, or --data with one of " + ", ".join(BUNDLED) + "."
         )
     load: dict[str, Callable[[], Any]] = {
         "scaling": datasets.load_scaling_study,
@@ -73,7 +103,7 @@ def _check_output(path: Path) -> None:
 def fit(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(help="CSV or CSV.gz tables of runs.", metavar="TABLE"),
+        typer.Argument(help="Tables of runs: CSV, CSV.gz or Parquet.", metavar="TABLE"),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("fit.nc"),
     data: Annotated[
@@ -81,19 +111,17 @@ def fit(
         typer.Option(
             help="Measured runs of the library: " + ", ".join(BUNDLED) + ". Repeatable.",
             metavar="NAME",
+            autocompletion=words(*BUNDLED),
         ),
     ] = None,
     draws: Draws = 1000,
     tune: Tune = 500,
     chains: Chains = 4,
     seed: Seed = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Fit the latency model to tables of runs.
-
-    Example: bayes-sd fit runs.csv -o fit.nc
-    """
+    """Fit the latency model to tables of runs."""
     with spoken_warnings() as said:
         _check_output(output)
         frame = read_tables(paths or [], data or [])
@@ -119,10 +147,7 @@ def fit(
         save(tree, output)
         labels = fitted_pairs(tree)
     if json:
-        document = {
-            "command": "fit",
-            "converged": verdict.passed,
-            "convergence": verdict.sentence(),
+        document = heading("fit", "" if verdict.passed else verdict.sentence()) | {
             "verdict": verdict.to_dict(),
             "file": str(output),
             "num_runs": tree["constant_data"].sizes["run"],
@@ -137,14 +162,12 @@ def fit(
     show(f"Wrote {output}: {len(labels)} pairs. Next: bayes-sd choose {output} --rate 4")
 
 
-def check(fit_file: FitFile, json: Json = False) -> None:
+def check(fit_file: FitFile, quiet: Quiet = False, json: Json = False) -> None:
     """Say whether a fit converged, and list its pairs.
 
     Exit status 1 if it did not converge.
-
-    Example: bayes-sd check fit.nc
     """
-    with spoken_warnings() as said:
+    with at_work("Checking.", quiet=quiet) as said:
         from bayes_sd.convergence import diagnose
         from bayes_sd.render import render_verdict
         from bayes_sd.storage import load
@@ -153,10 +176,7 @@ def check(fit_file: FitFile, json: Json = False) -> None:
         verdict = diagnose(tree, warn=False)
         pairs = pairs_of(tree)
     if json:
-        document = {
-            "command": "check",
-            "converged": verdict.passed,
-            "convergence": verdict.sentence(),
+        document = heading("check", "" if verdict.passed else verdict.sentence()) | {
             "verdict": verdict.to_dict(),
             "pairs": records(pairs),
             "warnings": said,

@@ -62,6 +62,26 @@ def records(table: Any) -> list[dict[str, Any]]:
     return [dict(row) for row in table.reset_index().astype(object).to_dict(orient="records")]
 
 
+def heading(command: str, note: str, **about: Any) -> dict[str, Any]:
+    """Return how each JSON document about a fit begins.
+
+    Parameters
+    ----------
+    command : str
+        Command that answers.
+    note : str
+        What must be said first about the fit; empty if it converged.
+    **about
+        What follows.
+
+    Examples
+    --------
+    >>> heading("predict", "", pair="a")
+    {'command': 'predict', 'converged': True, 'convergence': '', 'pair': 'a'}
+    """
+    return {"command": command, "converged": not note, "convergence": note, **about}
+
+
 def show(*renderables: Any, stderr: bool = False) -> None:
     """Write tables to stdout, or to stderr beside JSON."""
     from rich.console import Console
@@ -92,4 +112,30 @@ def spoken_warnings() -> Iterator[list[str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.showwarning = speak  # type: ignore[assignment]
+        yield said
+
+
+@contextmanager
+def working(doing: str, *, quiet: bool = False) -> Iterator[None]:
+    """Show on a terminal that work goes on, with the time it took so far, on stderr.
+
+    Nothing is written where stderr is a file or a pipe, or if it is to be quiet.
+    """
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield
+        return
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        progress.add_task(doing, total=None)
+        yield
+
+
+@contextmanager
+def at_work(doing: str, *, quiet: bool = False) -> Iterator[list[str]]:
+    """Do both: `working` and `spoken_warnings`, whose list is given."""
+    with spoken_warnings() as said, working(doing, quiet=quiet):
         yield said

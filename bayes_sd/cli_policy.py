@@ -1,14 +1,15 @@
 """Command ``policy``: the draft length at each load, and the file that an engine takes."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from bayes_sd.cli_ask import MAX_NUM_SEQS, fill_of, loads_of, scenario_of
 from bayes_sd.cli_options import (
+    MAX_NUM_SEQS,
     Acceptance,
     Arrivals,
+    Candidates,
     Concurrencies,
     FitFile,
     InputLen,
@@ -16,10 +17,15 @@ from bayes_sd.cli_options import (
     MaxNumSeqs,
     OutputLen,
     Pair,
+    Quiet,
     Rates,
     Seed,
+    fill_of,
+    loads_of,
+    scenario_of,
+    words,
 )
-from bayes_sd.cli_output import records, show, spoken_warnings, tell, write_json
+from bayes_sd.cli_output import at_work, heading, records, show, tell, write_json
 from bayes_sd.cli_scenarios import ScenariosFile, answer, asked_of, policies, refuse_beside
 from bayes_sd.exceptions import ArgumentError
 
@@ -30,15 +36,7 @@ def policy(
     scenarios: ScenariosFile = None,
     rate: Rates = None,
     concurrency: Concurrencies = None,
-    draft_length: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--draft-length",
-            "-k",
-            help="Draft length to compare. Repeatable; by default 0 (off) and those measured.",
-            metavar="K",
-        ),
-    ] = None,
+    draft_length: Candidates = None,
     acceptance: Acceptance = None,
     arrivals: Arrivals = "poisson",
     input_len: InputLen = None,
@@ -48,20 +46,26 @@ def policy(
         bool, typer.Option(help="Whether the draft length must not rise with load.")
     ] = True,
     export: Annotated[
-        str | None, typer.Option(help="Write an engine's file: vllm, sglang or tensorrt-llm.")
+        str | None,
+        typer.Option(
+            help="Write an engine's file: vllm, sglang or tensorrt-llm.",
+            autocompletion=words("vllm", "sglang", "tensorrt-llm"),
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The engine's file.")
     ] = None,
     seed: Seed = 0,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Choose a draft length for each load, and write it as the engine takes it.
+    """Choose a draft length for each load.
 
-    Example: bayes-sd policy fit.nc --pair drafter-a60 --rate 1 --rate 4 --rate 8 --export vllm
+    With --export it is written as the engine takes it.
     """
-    with spoken_warnings() as said:
+    with at_work("Choosing at each load.", quiet=quiet) as said:
         name, loads = loads_of(rate, concurrency)
+        fill = fill_of(arrivals, input_len, output_len, max_num_seqs)
         if not loads:
             raise ArgumentError("policy needs loads: --rate 1 --rate 4, or --concurrency 16.")
         if output is not None and export is None:
@@ -75,7 +79,7 @@ def policy(
         tree = load(fit_file)
         if scenarios is not None:
             refuse_beside(export=export, output=output)
-            fill = fill_of(arrivals, input_len, output_len, max_num_seqs) | {name: loads[0]}
+            fill |= {name: loads[0]}
             asked = asked_of(tree, scenarios, pair=pair, acceptance=acceptance, **fill)
             table = policies(tree, asked, name, loads, draft_length, monotone=monotone, seed=seed)
             columns = [name, "num_speculative_tokens", "probability_best", "expected_regret"]
@@ -83,20 +87,19 @@ def policy(
             note = convergence_note(tree)
             answer("policy", table, columns, note, said, json=json)
             return
-        first = scenario_of(tree, pair, name, loads[0], acceptance, arrivals, input_len, output_len)
-        first = first.with_(max_num_seqs=max_num_seqs)
+        first = scenario_of(tree, pair, name, loads[0], acceptance, **fill)
         table = draft_length_policy(
             tree, first, loads, candidates=draft_length, monotone=monotone, random_seed=seed
         )
         written = None if export is None else export_policy(table, export, output)
     note = str(table.attrs["convergence"])
     if json:
-        document: dict[str, Any] = {"command": "policy", "converged": not note, "pair": first.pair}
-        document |= {"convergence": note, "policy": records(table), "engine_file": written}
+        document = heading("policy", note, pair=first.pair, policy=records(table))
+        document |= {"engine_file": written}
         write_json(document | {"warnings": said})
         return
     show(render_policy(table, f"{first.pair}: draft length by load", note))
     if written is not None and output is None:
         write_json(written)
-    elif written is not None:
+    elif written is not None and not quiet:
         tell(f"{export} file written to {output}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bayes_sd.cli_options import Json
+from bayes_sd.cli_options import Json, Quiet
 from bayes_sd.cli_output import MISTAKE, fail, show, tell, write_json
 from bayes_sd.exceptions import ArgumentError
 
@@ -34,10 +34,15 @@ def read(
     requests: Annotated[
         Path | None, typer.Option(help="Parquet file to write the single requests to.")
     ] = None,
+    quiet: Quiet = False,
     as_json: Json = False,
     progressbar: Annotated[bool, typer.Option(help="Show progress.")] = True,
 ) -> None:
-    """Read benchmark results of vLLM, GuideLLM, SGLang, AIPerf, InferenceX and metrics pages."""
+    """Turn files of benchmark tools into one table of runs.
+
+    Known by their content: results of vLLM, GuideLLM, SGLang, AIPerf and InferenceX, and metrics
+    pages of vLLM.
+    """
     from bayes_sd.readers.collect import read_report
     from bayes_sd.readers.tables import check_output, write_requests, write_runs
 
@@ -50,7 +55,7 @@ def read(
         format,
         side_information=side,
         keep_requests=requests is not None,
-        progressbar=progressbar and not as_json,
+        progressbar=progressbar and not (as_json or quiet),
         **parse_columns(set_ or []),
     )
     if len(report.runs):
@@ -62,7 +67,8 @@ def read(
         from bayes_sd.cli_output import records
 
         rows = records(report.runs.reset_index(drop=True)) if output is None else None
-        document = report.document() | {"output": None if output is None else str(output)}
+        document = {"command": "read"} | report.document()
+        document |= {"output": None if output is None else str(output)}
         write_json(document | ({} if rows is None else {"runs": rows}))
     else:
         _show(report, output, requests)

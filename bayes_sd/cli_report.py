@@ -5,24 +5,26 @@ from typing import Annotated, Any
 
 import typer
 
-from bayes_sd.cli_ask import fill_of, loads_of
 from bayes_sd.cli_options import (
+    MAX_NUM_SEQS,
     Acceptance,
     Arrivals,
+    Candidates,
     Concurrencies,
     FitFile,
     InputLen,
     Json,
     MaxNumSeqs,
     OutputLen,
+    Quiet,
     Rates,
     Seed,
+    fill_of,
+    loads_of,
     parse_acceptance,
 )
-from bayes_sd.cli_output import spoken_warnings, tell, write_json
+from bayes_sd.cli_output import heading, spoken_warnings, tell, write_json
 from bayes_sd.exceptions import ArgumentError
-
-MAX_NUM_SEQS = 256
 
 
 def report(
@@ -32,19 +34,13 @@ def report(
     ],
     pair: Annotated[
         list[str] | None,
-        typer.Option(help="Show this pair. Repeatable; by default every fitted pair."),
+        typer.Option(
+            help="Show this pair. Repeatable; by default every fitted pair.", metavar="PAIR"
+        ),
     ] = None,
     rate: Rates = None,
     concurrency: Concurrencies = None,
-    draft_length: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--draft-length",
-            "-k",
-            help="Draft length to show. Repeatable; by default 0 (off) and those measured.",
-            metavar="K",
-        ),
-    ] = None,
+    draft_length: Candidates = None,
     acceptance: Acceptance = None,
     arrivals: Arrivals = "poisson",
     input_len: InputLen = None,
@@ -54,13 +50,10 @@ def report(
         "Latency of speculative decoding"
     ),
     seed: Seed = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No lines about progress.")] = False,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write a fit as one interactive page that needs no network.
-
-    Example: bayes-sd report fit.nc -o report.html
-    """
+    """Write a fit as one interactive page that needs no network."""
     with spoken_warnings() as said:
         name, loads = loads_of(rate, concurrency)
         if not title.strip():
@@ -92,11 +85,11 @@ def report(
             draft_lengths=draft_length,
             title=title,
             random_seed=seed,
-            progress=None if quiet or json else tell,
+            progress=None if quiet else tell,
         )
     size = written.stat().st_size
     if json:
-        document = {"command": "report", "converged": not note, "convergence": note}
-        write_json(document | {"path": str(written), "size_bytes": size, "warnings": said})
+        document = heading("report", note, path=str(written), size_bytes=size)
+        write_json(document | {"warnings": said})
     else:
         typer.echo(f"Wrote {written} ({size / 1e6:.1f} MB). Open it in a browser.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from bayes_sd.cli_options import parse_acceptance
-from bayes_sd.cli_output import records, show, tell, write_json
+from bayes_sd.cli_output import heading, records, show, tell, write_json
 from bayes_sd.exceptions import ArgumentError
 
 ScenariosFile = Annotated[
@@ -141,8 +141,7 @@ def answer(command: str, table: Any, columns: Sequence[str], note: str, said: li
            json: bool, **about: Any) -> None:  # fmt: skip
     """Write a table with one row per scenario: some columns of it, or all as JSON."""
     if json:
-        document: dict[str, Any] = {"command": command, "converged": not note}
-        document |= {"convergence": note, **about}
+        document = heading(command, note, **about)
         rows = [{k: v for k, v in row.items() if k != "index"} for row in records(table)]
         write_json(document | {"scenarios": rows, "warnings": said})
         return

@@ -1,6 +1,7 @@
 """A report: one page that shows a fit to somebody who will never install the library."""
 
 import base64
+import gzip
 import hashlib
 import json
 import math
@@ -130,8 +131,8 @@ def render_page(
     Notes
     -----
     Text of the data reaches the page in two ways only: through Jinja2, which escapes it, and
-    inside a block of JSON in which ``<``, ``>`` and ``&`` are written as escapes. The page's
-    policy lets no script run but those whose hash it names, and no request leave.
+    inside a packed block of JSON, whose signs are letters, digits, ``+``, ``/`` and ``=``. The
+    page's policy lets no script run but those whose hash it names, and no request leave.
     """
     jinja2, vl_convert = _libraries()
     environment = jinja2.Environment(
@@ -160,7 +161,7 @@ def render_page(
             version=_version(),
             style=safe(_asset("style.css")),
             scripts=[safe(text) for text in scripts],
-            data=safe(embedded_json({"settings": settings})),
+            data=packed_json({"settings": settings}),
         )
     )
 
@@ -171,8 +172,8 @@ def embedded_json(document: Any) -> str:
     Parameters
     ----------
     document : object
-        Plain values and arrays. Numbers that are not finite become text, such as ``"inf"``;
-        arrays of whole numbers of more than two dims are packed: base64 of little-endian uint32.
+        Plain values and arrays. Numbers have ten significant digits; those that are not finite
+        become text, such as ``"inf"``.
 
     Examples
     --------
@@ -185,18 +186,29 @@ def embedded_json(document: Any) -> str:
     return text
 
 
+def packed_json(document: Any) -> str:
+    """Return JSON as the page holds it: gzip, then base64.
+
+    Parameters
+    ----------
+    document : object
+        As `embedded_json`.
+    """
+    text = embedded_json(document).encode("utf-8")
+    return base64.b64encode(gzip.compress(text, 9, mtime=0)).decode("ascii")
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, np.ndarray) and value.ndim > 2 and value.dtype.kind in "iu":
-        packed = base64.b64encode(value.astype("<u4").tobytes()).decode("ascii")
-        return {"shape": list(value.shape), "uint32": packed}
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, float):
+        return float(f"{value:.10g}")
     return value
 
 

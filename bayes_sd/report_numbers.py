@@ -78,6 +78,7 @@ def numbers_of(tree: xr.DataTree, setting: Setting, *, random_seed: int = 0) -> 
     counts = np.maximum(np.isfinite(shares).sum(axis=1), 1)
     average = np.where(held, np.nansum(shares, axis=1) / counts, np.nan)
     limits = {name: _limits(statistics, name) for name in statistics["mean"]}
+    at_loads = range(len(loads))
     return {
         "pair": setting.pair,
         "label": setting.label,
@@ -97,7 +98,10 @@ def numbers_of(tree: xr.DataTree, setting: Setting, *, random_seed: int = 0) -> 
             }
             for name in limits
         },
-        "decisions": [_decision(mean, lengths, loads, i) for i in range(len(loads))],
+        "decisions": {
+            utility: [_decision(mean, losses, utility, lengths, len(loads), i) for i in at_loads]
+            for utility, losses in _utilities(statistics["mean"]).items()
+        },
         "shares": dict(zip(SHARES, average.reshape(len(SHARES), *shape), strict=True)),
         "capacity": _capacities(tree, setting, random_seed),
         "break_even": [  # what is wrong with the fit stands at the top of the page already
@@ -165,12 +169,26 @@ def _summary(draws: Floats, limits_s: list[float], shape: tuple[int, int]) -> di
     }
 
 
+def _utilities(statistics: dict[str, Floats]) -> dict[str, Floats]:
+    """Return what a draft length may be chosen for: losses by utility, array[draw, scenario]."""
+    mean = statistics["e2e_mean"]
+    percentiles = {name: draws for name, draws in statistics.items() if name.startswith("e2e_p")}
+    return {"mean": mean, "cvar": mean} | {n.split("_")[1]: d for n, d in percentiles.items()}
+
+
 def _decision(
-    drawn: xr.Dataset, lengths: tuple[int, ...], loads: tuple[float, ...], at: int
+    drawn: xr.Dataset,
+    losses: Floats,
+    utility: str,
+    lengths: tuple[int, ...],
+    num_loads: int,
+    at: int,
 ) -> dict[str, Any]:
-    """Return the choice of draft length at one load."""
-    here = drawn.isel(scenario=slice(at, None, len(loads)))
-    decision = decide_from_draws(here, lengths)
+    """Return the choice of draft length at one load, as `choose_draft_length` makes it."""
+    here = slice(at, None, num_loads)
+    decision = decide_from_draws(
+        drawn.isel(scenario=here), lengths, losses=losses[:, here], utility=utility
+    )
     return {
         "choice": decision.choice,
         "verdict": decision.verdict,

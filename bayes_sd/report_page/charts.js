@@ -2,7 +2,7 @@
 // The charts, as Vega-Lite. Ink is the text colour of the page, so dark and print need nothing.
 
 const INK = "currentColor";
-const SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#8a6fd1", "#7f7f7f"];
+const SERIES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#8a6fd1", "#7f7f7f", "#e7298a"];
 const PARTS = { prefill: "#b8860b", drafting: "#cc79a7", verification: "#0072b2", load: "#d55e00" };
 const shown = new Map(); // element id: the chart's view, and what it was made for
 
@@ -21,7 +21,7 @@ function seriesScale(names) {
   return { domain: names, range: names.map((_, i) => SERIES[i % SERIES.length]) };
 }
 
-const DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 4], [1, 3], [12, 3, 3, 3]];
+const DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 4], [1, 3]]; // 7 and 9 share no divisor: 63 series differ
 
 function seriesOf(names) {
   return {

@@ -1,9 +1,9 @@
 "use strict";
 // The page: what is chosen, and the numbers that were computed for it.
 
-const settings = JSON.parse(document.getElementById("report-data").textContent).settings;
+let settings = []; // read from the page by start
 const at = (id) => document.getElementById(id);
-const chosen = { setting: 0, load: 0, draft: 0, statistic: "", limit: 0, kind: "mean" };
+const chosen = { setting: 0, load: 0, draft: 0, statistic: "", limit: 0, kind: "mean", utility: "mean" };
 const LATENCY_NAMES = { e2e: "end to end", ttft: "time to first token", tpot: "time per output token" };
 const UNITS = { request_rate_rps: "requests/s", concurrency: "requests in flight" };
 
@@ -12,17 +12,14 @@ function finite(value) { // "inf", "-inf" and "nan" stand for what JSON cannot h
   return value === "inf" ? Infinity : value === "-inf" ? -Infinity : NaN;
 }
 
-function unpacked(packed) {
-  const bytes = Uint8Array.from(atob(packed.uint32), (sign) => sign.charCodeAt(0));
-  const view = new DataView(bytes.buffer);
-  return { shape: packed.shape, at: (i) => view.getUint32(4 * i, true) };
+async function unpacked(text) { // base64 of gzip of JSON
+  const bytes = Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
 }
 
 function withinOf(setting, statistic, kind, k, load, limit) {
-  const table = setting.statistics[statistic][kind];
-  if (!table.counts) table.counts = unpacked(table.within);
-  const [, loads, limits] = table.counts.shape;
-  return table.counts.at((k * loads + load) * limits + limit) / setting.num_draws;
+  return setting.statistics[statistic][kind].within[k][load][limit] / setting.num_draws;
 }
 
 function statisticText(name) {
@@ -30,6 +27,9 @@ function statisticText(name) {
   return `${LATENCY_NAMES[latency]}, ${what === "mean" ? "mean" : `${what.slice(1)} % of requests within`}`;
 }
 
+const UTILITIES = { mean: "mean latency", cvar: "mean latency in the worst tenth of the draws" };
+const utilityText = (name) => UTILITIES[name] ?? `${name.slice(1)} % of requests (end to end)`;
+const decisionOf = (s, load) => s.decisions[chosen.utility][load];
 const seriesText = (k) => (k ? `k = ${k}` : "k = 0 (off)");
 const setting = () => settings[chosen.setting];
 const unit = () => UNITS[setting().load_name];
@@ -48,8 +48,8 @@ function rowAt(s, k, load) {
     median: finite(band.median[k][load]),
     high: finite(band.high[k][load]),
     met: withinOf(s, chosen.statistic, chosen.kind, k, load, chosen.limit),
-    best: finite(s.decisions[load].probability_best[k]),
-    regret: finite(s.decisions[load].expected_regret[k]),
+    best: finite(decisionOf(s, load).probability_best[k]),
+    regret: finite(decisionOf(s, load).expected_regret[k]),
     batch: finite(s.effective_batch[k][load]),
     past: finite(s.p_past_capacity[k][load]),
     status: s.status[k][load] + (s.outside[k][load] ? `: ${s.outside[k][load]}` : ""),
@@ -78,6 +78,8 @@ function fillChoices() {
   options(at("setting"), settings.map((each, i) => [i, each.label]).filter(([i]) => settings[i].pair === s.pair), chosen.setting);
   options(at("draft"), s.draft_lengths.map((k, i) => [i, seriesText(k)]), chosen.draft);
   options(at("statistic"), Object.keys(s.statistics).map((name) => [name, statisticText(name)]), chosen.statistic);
+  if (!(chosen.utility in s.decisions)) chosen.utility = "mean";
+  options(at("utility"), Object.keys(s.decisions).map((name) => [name, utilityText(name)]), chosen.utility);
   at("load").max = s.loads.length - 1;
   at("load").value = chosen.load;
   fillLimits();
@@ -109,7 +111,7 @@ function show() {
   at("load").setAttribute("aria-valuetext", loadText);
   at("limit").setAttribute("aria-valuetext", secondsText(limit));
   const row = rowAt(s, chosen.draft, chosen.load);
-  const decision = s.decisions[chosen.load];
+  const decision = decisionOf(s, chosen.load);
   const about = `${s.pair}, ${seriesText(row.k)}, ${loadText}; ${s.label}`;
   at("scenario-text").textContent = about;
   const cards = [];
@@ -172,6 +174,7 @@ function showCharts(s, limit, everything) {
   at("latency-caption").textContent = `Latency (${text}) of ${what} against load: median, 90 % band, objective.${dots}${cut}`;
   at("slo-caption").textContent = `P(objective met): ${text} at most ${secondsText(limit)}, of ${what}, against load.`;
   at("shares-caption").textContent = `Where the mean latency goes at ${numberText(s.loads[chosen.load], 4)} ${unit()} (mean over the draws below capacity).`;
+  at("best-caption").textContent = `P(best) for ${utilityText(chosen.utility)}, of the configuration, against load.`;
   const limitRow = [{ limit }];
   draw("latency-chart", () => latencyChart(names, loadTitle, points.length > 0), key, { values: bands, ...(points.length ? { points } : {}), limit: limitRow, here }, "Latency against load; the same numbers are in the table of all loads");
   const met = drawn.map((r) => ({ load: r.load, series: r.series, p: r.met }));
@@ -185,7 +188,8 @@ function showCharts(s, limit, everything) {
   draw("shares-chart", () => sharesChart(names), key, { values: parts }, `Shares of mean latency: ${spoken || "past capacity"}`);
 }
 
-function start() {
+async function start() {
+  settings = (await unpacked(at("report-data").textContent.trim())).settings;
   const pairs = [...new Set(settings.map((s) => s.pair))];
   options(at("pair"), pairs.map((pair) => [pair, pair]), setting().pair);
   chosen.load = Math.floor(setting().loads.length / 3);
@@ -196,7 +200,7 @@ function start() {
   at("controls").addEventListener("input", (event) => {
     const { id, value } = event.target;
     if (id === "pair") chosen.setting = settings.findIndex((s) => s.pair === value);
-    else if (id === "statistic" || id === "kind") chosen[id] = value;
+    else if (id === "statistic" || id === "kind" || id === "utility") chosen[id] = value;
     else chosen[id] = Number(value);
     if (id === "pair" || id === "setting") fillChoices();
     if (id === "statistic") fillLimits();
@@ -206,4 +210,4 @@ function start() {
   show();
 }
 
-start();
+const started = start();

@@ -20,6 +20,7 @@ def folder(tmp_path_factory):
     (made / "text.nc").write_text("not a fit")
     (made / "text.csv").write_text("a,b\n1,2\n")
     (made / "empty.csv").write_text("")
+    (made / "results.json").write_text("{}")
     return made
 
 
@@ -67,6 +68,9 @@ def document_of(out: str) -> dict:
         ("fit absent.csv", "absent.csv is not a file"),
         ("fit text.csv", "text.csv: the table of runs lacks"),
         ("fit empty.csv", "empty.csv cannot be read as CSV: No columns"),
+        ("fit good.nc", "it looks like a fit. Ask it: bayes-sd check good.nc"),
+        ("fit results.json", "bayes-sd read results.json -o runs.csv"),
+        ("schema chose", "Did you mean 'choose'?"),
         ("fit runs.csv.gz -o nowhere/fit.nc", "folder 'nowhere' does not exist"),
         ("fit runs.csv.gz --draws 0", "draws must be a whole number of at least 2"),
         ("check", "Missing argument 'FIT.nc'"),

@@ -1,5 +1,6 @@
 """Help, version and entry point of the command line."""
 
+import shlex
 import subprocess
 import sys
 import time
@@ -9,8 +10,9 @@ import typer
 
 import bayes_sd
 from bayes_sd import cli
+from bayes_sd.cli_help import EXAMPLES
 
-COMMANDS = ("demo", "fit", "check", "predict", "choose")
+COMMANDS = tuple(EXAMPLES)
 
 
 @pytest.fixture
@@ -28,8 +30,9 @@ def call(capsys):
 def test_each_command_has_help_with_an_example_and_json(call, command):
     status, out, _ = call(f"{command} --help")
     assert status == 0
-    assert f"Example: bayes-sd {command}" in out
-    assert "--json" in out
+    assert f"Examples:\n    bayes-sd {command}" in out
+    assert "--json" in out or command == "schema"
+    assert "Exit status:" in out
     assert "list[" not in out.partition("Options:")[2]  # the words of Python's types
 
 
@@ -62,3 +65,25 @@ def test_help_is_quick_and_loads_no_large_library():
     assert time.perf_counter() - begun < 5  # about 0.2 s; a busy machine gets the rest
     loaded = set(done.stdout.split())
     assert not loaded & {"numpy", "pandas", "xarray", "pymc", "matplotlib", "nutpie", "scipy"}
+
+
+@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
+def test_examples_name_options_that_exist(line):
+    words = shlex.split(line.split(" | ")[0].split(" > ")[0])[1:]
+    root = typer.main.get_command(cli.app)
+    command = root.commands[words[0]]
+    context = command.make_context(words[0], words[1:])  # raises if an option is not known
+    assert context.params
+
+
+def test_completion_offers_commands_and_words(monkeypatch, call, capsys):
+    monkeypatch.setenv("_BAYES_SD_COMPLETE", "complete_bash")
+    for words, offered in (
+        ("bayes-sd ch", {"check", "choose"}),
+        ("bayes-sd predict fit.nc --kind r", {"run", "request"}),
+    ):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+        with pytest.raises(SystemExit, match="0"):
+            call("")
+        assert set(capsys.readouterr().out.split()) == offered

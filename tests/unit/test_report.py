@@ -19,7 +19,7 @@ from bayes_sd.report import embedded_json, write_report
 from bayes_sd.report_grid import settings_of
 from bayes_sd.shares import SHARES
 from tests.fake_fit import fake_fit
-from tests.report_page import EVIL, embedded, evil_fit, unpacked
+from tests.report_page import EVIL, embedded, evil_fit
 
 pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")
@@ -92,7 +92,7 @@ def test_predictions_and_objectives_are_the_library_s(tree, settings):
             ends = np.quantile(draws.ravel(), [0.05, 0.5, 0.95], method="inverted_cdf")
             got = [float(shown[kind][n][k_at][load_at]) for n in ("low", "median", "high")]
             np.testing.assert_allclose(got, ends, rtol=1e-9)
-            counts = unpacked(shown[kind]["within"])[k_at, load_at]
+            counts = shown[kind]["within"][k_at][load_at]
             for at in (0, len(shown["limits_s"]) // 2, -1):
                 slo = f"{statistic} <= {shown['limits_s'][at]!r}"
                 p_met = quiet(bs.slo_attainment, tree, scenario, slo, kind).p_slo_met[0]
@@ -101,11 +101,14 @@ def test_predictions_and_objectives_are_the_library_s(tree, settings):
 
 def test_decisions_shares_and_states_are_the_library_s(tree, settings):
     for setting, k_at, load_at, scenario in scenarios_of(settings):
-        decision = quiet(bs.choose_draft_length, tree, scenario)
-        shown = setting["decisions"][load_at]
-        assert (shown["choice"], shown["verdict"]) == (decision.choice, decision.verdict)
-        assert shown["probability_best"] == pytest.approx(decision.probability_best)
-        assert shown["expected_regret"] == pytest.approx(decision.expected_regret)
+        assert {"mean", "cvar", "p95"} <= set(setting["decisions"])
+        for utility, decisions in setting["decisions"].items():
+            decision = quiet(bs.choose_draft_length, tree, scenario, utility=utility)
+            shown = decisions[load_at]
+            assert (shown["choice"], shown["verdict"]) == (decision.choice, decision.verdict)
+            assert shown["reason"] == decision.reason
+            assert shown["probability_best"] == pytest.approx(decision.probability_best)
+            assert shown["expected_regret"] == pytest.approx(decision.expected_regret, abs=1e-9)
         drawn = bs.predict_latency(tree, scenario)
         assert setting["status"][k_at][load_at] == str(drawn["status"].values[0])
         assert setting["outside"][k_at][load_at] == str(drawn["outside"].values[0])
@@ -147,7 +150,7 @@ def test_names_from_the_data_are_escaped(tmp_path):
     assert "<img" not in markup
     assert "&lt;script&gt;window.pwned=1" in html
     assert re.findall(r"<script[^>]*>", markup) == [
-        '<script type="application/json" id="report-data">'
+        '<script type="application/gzip;base64" id="report-data">'
     ]
     assert any(EVIL in setting["pair"] for setting in embedded(html))
     assert "49" not in re.search(r"<title>(.*?)</title>", html).group(1)  # no template in a name
