@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bayes_sd.live_recommend import LiveRecommendation, recommend_live
     from bayes_sd.live_window import LiveWindow
     from bayes_sd.model import build_model
+    from bayes_sd.packing import thin_for_queries
     from bayes_sd.pair_comparison import PairComparison, compare_pairs
     from bayes_sd.plots.acceptance import plot_acceptance
     from bayes_sd.plots.calibration import plot_calibration
@@ -178,6 +179,7 @@ _MODULE_OF = {
     "recommend_live": "live_recommend",
     "LiveRecommendation": "live_recommend",
     "write_report": "report",
+    "thin_for_queries": "packing",
 }
 
 __all__ = [
@@ -271,6 +273,7 @@ __all__ = [
     "slo_attainment",
     "summarise",
     "summarise_requests",
+    "thin_for_queries",
     "to_dataset",
     "turns_of",
     "update_acceptance",

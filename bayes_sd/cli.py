@@ -20,6 +20,7 @@ from bayes_sd.cli_drift import drift
 from bayes_sd.cli_fit import check, fit
 from bayes_sd.cli_help import ABOUT, epilog_of
 from bayes_sd.cli_output import INTERRUPTED, fail
+from bayes_sd.cli_pack import pack
 from bayes_sd.cli_policy import policy
 from bayes_sd.cli_read import read
 from bayes_sd.cli_report import report
@@ -43,7 +44,7 @@ app = typer.Typer(
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(demo, read, fit, check, predict, choose, policy, capacity, compare, next_run),
-    *(drift, report, schema),
+    *(drift, report, pack, schema),
 )
 for command in COMMANDS:
     name = command.__name__.replace("_", "-")

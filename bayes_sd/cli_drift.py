@@ -1,24 +1,33 @@
 """Command ``drift``: a live server against a fit, on an interval."""
 
-import json as json_module
 import math
-import time
-from collections.abc import Iterator
+from collections import deque
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bayes_sd.cli_ask import MAX_NUM_SEQS
-from bayes_sd.cli_options import FitFile, InputLen, Json, MaxNumSeqs, OutputLen, Pair, pair_or_only
-from bayes_sd.cli_output import plain, show, spoken_warnings, tell, write_json
-from bayes_sd.exceptions import ArgumentError, BayesSdError
+from bayes_sd.cli_drift_show import Screen, WindowLog, table_of
+from bayes_sd.cli_options import (
+    MAX_NUM_SEQS,
+    FitFile,
+    InputLen,
+    Json,
+    MaxNumSeqs,
+    OutputLen,
+    Pair,
+    pair_or_only,
+)
+from bayes_sd.cli_output import show, spoken_warnings, tell, write_json
+from bayes_sd.exceptions import ArgumentError
 
 if TYPE_CHECKING:
-    from bayes_sd.drift_report import DriftReport
-    from bayes_sd.live_window import LiveWindow
+    from collections.abc import Iterator
 
-SAMPLES = 12  # of the gauge within a window
+    from bayes_sd.drift_report import DriftReport
+    from bayes_sd.live_figures import LiveFigures
+    from bayes_sd.live_source import Poll
 
 
 def drift(
@@ -36,6 +45,10 @@ def drift(
     rate: Annotated[
         float | None,
         typer.Option(help="Rate that is expected, requests/s; without it load is not watched."),
+    ] = None,
+    slo: Annotated[
+        str | None,
+        typer.Option(help="Objective whose P(SLO met) is told, as 'e2e_p95 <= 2'.", metavar="TERM"),
     ] = None,
     label: Annotated[
         list[str] | None,
@@ -55,21 +68,37 @@ def drift(
     log: Annotated[
         Path | None, typer.Option(help="Append one JSON object per window to this file.")
     ] = None,
+    serve_metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="Serve own metrics for scraping; of this machine alone unless HOST is given.",
+            metavar="[HOST:]PORT",
+        ),
+    ] = None,
+    windows: Annotated[
+        int | None, typer.Option(help="Stop after so many windows.", metavar="N")
+    ] = None,
     once: Annotated[bool, typer.Option(help="Stop after what is there, or one window.")] = False,
     json: Json = False,
 ) -> None:
-    """Compare a live server with a fit, and say which part moved.
+    """Watch a live server against a fit: which part moved.
+
+    Says which draft length fits the load of now, too. Runs until Ctrl-C unless --once or
+    --windows is given.
 
     Example: bayes-sd drift fit.nc --prometheus http://localhost:9090 --pair quick -k 3 --once
     """
     if (prometheus is None) == (metrics is None):
         raise ArgumentError("drift needs --prometheus URL or --metrics URL, one of them.")
     _positive(window=window, since=since, timeout=timeout)
+    if windows is not None and windows < 1:
+        raise ArgumentError(f"--windows must be at least 1. Got {windows} instead.")
     labels = _labels(label)
-    if json and not once:
+    if json and not (once or windows):
         raise ArgumentError("--json must come with --once; --log writes a line for each window.")
-    with spoken_warnings() as said:
+    with spoken_warnings() as said, ExitStack() as opened:
         from bayes_sd.drift import DriftMonitor
+        from bayes_sd.live_source import page_windows, stored_windows
         from bayes_sd.scenario import Scenario
         from bayes_sd.storage import load
 
@@ -82,126 +111,104 @@ def drift(
             output_len_tokens=output_len,
             max_num_seqs=max_num_seqs,
         )
-        monitor = DriftMonitor(tree, scenario, false_alarm=false_alarm, watch_load=rate is not None)
-        if prometheus is not None:
-            found = _from_prometheus(prometheus, window, since, timeout, labels, once=once)
-        else:
-            found = _from_page(str(metrics), window, timeout, once=once)
-        report = None
-        for each in found:
-            report = monitor.see(each)
-            _write_log(log, each, report)
-            if not once:
-                show(_table(report))
-    if report is None:
+        monitor = DriftMonitor(
+            tree,
+            scenario,
+            false_alarm=false_alarm,
+            watch_load=rate is not None,
+            window_s=window,
+        )
+        watch = _Watch(tree, monitor, slo, windows, is_quiet=once or json)
+        watch.open(opened, log, serve_metrics, draft_length)
+        found = (
+            stored_windows(prometheus, window, since, labels=labels, timeout_s=timeout)
+            if prometheus is not None
+            else page_windows(str(metrics), window, timeout_s=timeout)
+        )
+        try:
+            watch.follow(found, is_stored=prometheus is not None, once=once)
+        except KeyboardInterrupt:
+            tell(f"bayes-sd: stopped after {watch.count} window{'s' * (watch.count != 1)}.")
+            raise
+    report, figures = watch.report, watch.figures
+    if report is None or figures is None:
         raise ArgumentError("no whole window was found: give a longer --since or shorter --window.")
     if json:
-        write_json({"command": "drift", **report.to_dict(), "warnings": said})
+        document = {"command": "drift", **report.to_dict(), **figures.to_dict()}
+        write_json(document | {"warnings": said})
     elif once:
-        show(_table(report))
+        show(table_of(report, figures))
         show(report.statement())
 
 
-def _from_prometheus(
-    url: str,
-    window_s: float,
-    since_s: float,
-    timeout_s: float,
-    labels: dict[str, str],
-    *,
-    once: bool,
-) -> Iterator["LiveWindow"]:
-    """Yield windows that a Prometheus server holds, and wait for more unless ``once``."""
-    from bayes_sd.prometheus_api import pages_between
-    from bayes_sd.prometheus_windows import windows_of_pages
+class _Watch:
+    """The loop of the command: looks, windows, and what goes where."""
 
-    step_s = window_s / SAMPLES
-    start_s = time.time() - since_s
-    while True:
-        end_s = time.time()
-        try:
-            pages = pages_between(url, start_s, end_s, step_s, labels=labels, timeout_s=timeout_s)
-        except BayesSdError as error:
-            if once:
-                raise
-            tell(f"bayes-sd: {error} Trying again in {window_s:g} s.")
-            time.sleep(window_s)
-            continue
-        windows, notes = windows_of_pages(pages, window_s, step_s)
-        for note in notes:
-            tell(f"note: {note}")
-        yield from windows
-        if once:
-            return
-        if windows:
-            start_s = windows[-1].end_s
-        elif notes:
-            start_s = pages[-1].time_s
-        time.sleep(window_s)
+    def __init__(
+        self, tree: Any, monitor: Any, slo: str | None, most: int | None, *, is_quiet: bool
+    ) -> None:
+        from bayes_sd.live_figures import LATEST
+        from bayes_sd.slo import as_slo
 
+        self._tree, self._monitor, self._most = tree, monitor, most
+        self._slo = None if slo is None else as_slo(slo)
+        self._latest: deque[Any] = deque(maxlen=LATEST)
+        self._screen = Screen(is_live=not is_quiet)
+        self._export: Any = None
+        self.count = 0
+        self.report: DriftReport | None = None
+        self.figures: LiveFigures | None = None
 
-def _from_page(
-    url: str, window_s: float, timeout_s: float, *, once: bool
-) -> Iterator["LiveWindow"]:
-    """Yield windows of an engine's own page, taken several times in each."""
-    from bayes_sd.prometheus_api import page_at
-    from bayes_sd.prometheus_windows import windows_of_pages
+    def open(
+        self, opened: ExitStack, log: Path | None, serve_metrics: str | None, draft_length: int
+    ) -> None:
+        """Open the log, the own metrics page and the screen."""
+        self._log = opened.enter_context(WindowLog(log))
+        if serve_metrics is not None:
+            from bayes_sd.live_export import LiveExport
 
-    step_s = window_s / SAMPLES
-    pages: list[Any] = []
-    while True:
-        try:
-            pages.append(page_at(url, time.time(), timeout_s))
-        except BayesSdError as error:
-            if once or not pages:
-                raise
-            tell(f"bayes-sd: {error} Trying again in {step_s:g} s.")
-        windows, notes = windows_of_pages(pages, window_s, step_s)
-        for note in notes:
-            tell(f"note: {note}")
-        yield from windows
-        if windows and once:
-            return
-        if windows or notes:
-            pages = pages[-1:]
-        time.sleep(step_s)
+            self._export = opened.enter_context(LiveExport(serve_metrics, draft_length))
+            tell(f"bayes-sd: own metrics at {self._export.url}")
+        opened.enter_context(self._screen)
 
+    def follow(self, found: "Iterator[Poll]", *, is_stored: bool, once: bool) -> None:
+        """Take in looks until there is to be no other."""
+        for look in found:
+            for note in look.notes:
+                self._screen.note(note)
+            if self._export is not None:
+                self._export.looked(is_failed=look.is_failed)
+            left = None if self._most is None else self._most - self.count
+            if new := look.windows[:left]:
+                self._take(new)
+            is_done = once and (is_stored or bool(new))
+            if is_done or self.count == self._most:
+                return
 
-def _write_log(path: Path | None, window: "LiveWindow", report: "DriftReport") -> None:
-    if path is None:
-        return
-    line = {"request_rate_rps": window.request_rate_rps, "mean_e2e_s": window.mean_e2e_s}
-    line |= {"mean_running_requests": window.mean_running_requests}
-    line |= {"acceptance_length": window.acceptance_length}
-    text = json_module.dumps(plain(line | report.to_dict()), allow_nan=False)
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text + "\n")
-    except OSError as error:
-        raise ArgumentError(f"--log must be a file that can be written. Got: {error}") from None
+    def _take(self, new: list[Any]) -> None:
+        from bayes_sd.live_figures import live_figures
 
-
-def _table(report: "DriftReport") -> Any:
-    """Return the parts as a table: what the last window says, and how near an alarm is."""
-    from rich.table import Table
-
-    table = Table(title=f"{report.label}: window {len(report.rows)}")
-    for name in ("part", "measured / expected", "score (alarm at 1)", "10 % is told in"):
-        table.add_column(name)
-    last = report.rows[-1]
-    for stream in report.streams:
-        ratio = last[f"{stream.part}_ratio"]
-        told = stream.detects_10_percent_s
-        state = "MOVED" if stream.part in report.moved else f"{stream.score:.2f}"
-        table.add_row(
-            stream.part,
-            f"{ratio:.3f}" if math.isfinite(ratio) else "not known",
-            state if math.isfinite(stream.score) else "not watched",
-            f"{told:.0f} s" if math.isfinite(told) else "",
-        )
-    if math.isfinite(report.boot_ratio):
-        table.add_row("boot", f"{report.boot_ratio:.3f}", "told" * ("boot" in report.moved), "")
-    return table
+        for i, each in enumerate(new):
+            report = self.report = self._monitor.see(each)
+            self.count += 1
+            self._latest.append(each)
+            told = None
+            if i == len(new) - 1:
+                self.figures = live_figures(
+                    self._tree,
+                    list(self._latest),
+                    self._monitor.scenario,
+                    slo=self._slo,
+                    use_counts="acceptance" in report.moved,
+                )
+                told = report.to_dict() | self.figures.to_dict()
+            self._log.add(each, report.rows[-1], told)
+        assert self.report is not None
+        assert self.figures is not None
+        self._screen.update(self.report, self.figures)
+        if self._export is not None:
+            self._export.saw(self.report, len(new))
+            self._export.figured(self.figures)
 
 
 def _labels(listed: list[str] | None) -> dict[str, str]:

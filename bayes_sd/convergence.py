@@ -1,5 +1,6 @@
 """Whether a fit may be trusted: one verdict, naming the worst parameter."""
 
+import json
 import warnings
 from dataclasses import asdict, dataclass
 
@@ -13,6 +14,7 @@ MAX_R_HAT = 1.01
 MIN_ESS = 400
 MIN_E_BFMI = 0.3
 DERIVED = ("latency_log_density",)
+PACKED = "verdict_of_fit"  # attribute of a thinned fit: its few draws cannot tell of themselves
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ def _e_bfmi(energy: np.ndarray) -> float:
 def diagnose(tree: xr.DataTree, *, warn: bool = True) -> Verdict:
     """Judge the sampling of a fit by R-hat, ESS, divergences and E-BFMI.
 
+    Of a fit packed by `bayes_sd.thin_for_queries`, the verdict on all its draws is returned.
+
     Parameters
     ----------
     tree : xarray.DataTree
@@ -121,6 +125,8 @@ def diagnose(tree: xr.DataTree, *, warn: bool = True) -> Verdict:
     >>> diagnose(tree).passed  # doctest: +SKIP
     True
     """
+    if PACKED in tree.attrs:
+        return _spoken(Verdict(**json.loads(str(tree.attrs[PACKED]))), warn)
     if "posterior" not in tree.children or "sample_stats" not in tree.children:
         raise ArgumentError("tree must be the result of fit, with posterior and sample_stats.")
     posterior = tree["posterior"].to_dataset().drop_vars(DERIVED, errors="ignore")
@@ -150,6 +156,11 @@ def diagnose(tree: xr.DataTree, *, warn: bool = True) -> Verdict:
     verdict = Verdict(
         bool(passed), r_hat, worst_r_hat, bulk, worst_bulk, tail, worst_tail, divergences, e_bfmi
     )
-    if warn and not passed:
-        warnings.warn(verdict.sentence(), ConvergenceWarning, stacklevel=2)
+    return _spoken(verdict, warn)
+
+
+def _spoken(verdict: Verdict, warn: bool) -> Verdict:
+    """Warn of a bad verdict at the caller of `diagnose`; return it."""
+    if warn and not verdict.passed:
+        warnings.warn(verdict.sentence(), ConvergenceWarning, stacklevel=3)
     return verdict

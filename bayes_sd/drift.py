@@ -26,7 +26,7 @@ from bayes_sd.validate import positive, probability
 FALSE_ALARM = 0.01  # probability of any false alarm within a day
 LOAD_TOLERANCE = 1.5
 SAME_START_S = 1.0
-SAME_LENGTH = 1.5  # windows that differ in length by more than this factor are refused
+SAME_LENGTH = 1.5  # windows longer or shorter by more than this factor are refused
 TOLD_CHANGE = 0.1  # the change whose time to detect is told
 
 
@@ -39,6 +39,12 @@ class DriftMonitor:
         As `check_drift`.
     watch_load : bool
         Whether arrivals are compared with the scenario's rate.
+    window_s : float, optional
+        Length that windows are to have, s; by default that of the first.
+
+    Notes
+    -----
+    The threshold is that of a day of the shortest windows that are let through.
     """
 
     def __init__(
@@ -49,6 +55,7 @@ class DriftMonitor:
         false_alarm: float = FALSE_ALARM,
         load_tolerance: float = LOAD_TOLERANCE,
         watch_load: bool = True,
+        window_s: float | None = None,
         random_seed: int = 0,
     ) -> None:
         probability(false_alarm, "false_alarm", ends=False)
@@ -63,24 +70,27 @@ class DriftMonitor:
         self._watch: DriftWatch | None = None
         self._rows: list[dict[str, float]] = []
         self._alarms: dict[str, int] = {}
-        self._start_s = self._window_s = math.nan
+        self._start_s = math.nan
+        self._window_s = math.nan if window_s is None else positive(window_s, "window_s", unit="s")
 
     def see(self, window: LiveWindow) -> DriftReport:
         """Take in the next window, and say what moved up to now."""
         if self._watch is None:
+            if math.isnan(self._window_s):
+                self._window_s = window.duration_s
             self._watch = DriftWatch(
                 self.reference,
                 1,
-                window.duration_s,
+                self._window_s / SAME_LENGTH,
                 self.false_alarm,
                 self._tolerance,
                 watch_load=self._watch_load,
             )
-            self._window_s = window.duration_s
+        self._check_drafts(window)
         ratio = window.duration_s / self._window_s
         if not 1 / SAME_LENGTH <= ratio <= SAME_LENGTH:
             raise ArgumentError(
-                f"windows must be about as long as the first, {self._window_s:g} s: the rate of "
+                f"windows must be about as long as the first, or {self._window_s:g} s: the rate of "
                 f"false alarms rests on it. Got {window.duration_s:g} s instead."
             )
         fresh = abs(window.process_start_s - self._start_s) > SAME_START_S
@@ -92,12 +102,24 @@ class DriftMonitor:
         for part in STREAMS:
             row[f"{part}_ratio"] = float(np.exp(moved[part][0]))
             row[f"{part}_score"] = float(told[part][0] / self._watch.threshold)
+            if part in self._watch.variance:
+                row[f"{part}_z"] = float(moved[part][0]) / self._watch.variance[part] ** 0.5
             if row[f"{part}_score"] >= 1:
                 self._alarms.setdefault(part, number)
         if self._watch.boot_z[0] >= BOOT_TOLD_SD and "cost" not in self._alarms:
             self._alarms.setdefault("boot", number)
         self._rows.append(row)
         return self._report(window.duration_s)
+
+    def _check_drafts(self, window: LiveWindow) -> None:
+        """Refuse a window of another draft length than the scenario's."""
+        k, positions = self.scenario.num_speculative_tokens, len(window.accepted)
+        if (positions not in (0, 1, k)) or (k == 0 and window.num_drafts > 0):
+            raise ArgumentError(
+                f"the server must run the draft length that was named, {k}. Got a window with "
+                f"drafts at {max(positions, 1)} position{'s' if positions > 1 else ''}: name the "
+                "draft length that it runs now."
+            )
 
     def _report(self, window_s: float) -> DriftReport:
         watch = self._watch
@@ -149,7 +171,8 @@ def check_drift(
         pair, at the draft length of the windows' counts, and load is not watched.
     false_alarm : float
         Probability of any false alarm within a day, at most: under the posterior predictive as
-        Gaussian, and Poisson arrivals.
+        Gaussian, and Poisson arrivals. It is of all parts together, and of the first day; n days
+        have one with probability n times as large at most.
     load_tolerance : float
         Factor, above 1 and below 2, by which the load may leave the scenario's rate unreported.
     random_seed : int

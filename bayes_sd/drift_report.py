@@ -50,7 +50,8 @@ class DriftReport:
         Latency of the last boot over that of the boot before; NaN without a restart.
     rows : tuple of dict
         One per window: ``end_s``, ``is_new_boot``, and of each part ``_ratio``, measured over
-        expected from all windows before, and ``_score``.
+        expected from all windows before, ``_score``, and of acceptance and cost ``_z``, the log of
+        that ratio in standard deviations: standard normal while nothing moves.
     false_alarm : float
         Probability of any false alarm within a day, at most.
     label : str

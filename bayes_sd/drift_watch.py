@@ -32,6 +32,7 @@ class Batch:
     num_drafts: Floats
     acceptance_length: Floats
     is_new_boot: npt.NDArray[np.bool_]
+    var_running_requests: Floats | None = None
 
 
 class DriftWatch:
@@ -136,7 +137,9 @@ class DriftWatch:
             noise = self.reference.request_cv**2 / batch.num_requests
         noise = np.where(usable, noise, 1.0) + rest
         noise = noise + elasticity**2 / (held * np.maximum(batch.num_gauge_samples, 1))
-        return residual, np.column_stack([factors, np.zeros(len(held)), np.ones(len(held))]), noise
+        swing = _swing(held, elasticity, batch.var_running_requests)
+        loadings = np.column_stack([factors, np.zeros(len(held)), np.ones(len(held))])
+        return residual - swing, loadings, noise + swing**2
 
     def _length_residual(self, batch: Batch) -> tuple[Floats, Floats]:
         about = self.reference.acceptance
@@ -148,6 +151,24 @@ class DriftWatch:
             noise = noise + about.request_variance / np.maximum(batch.num_requests, 1.0)
         known = np.isfinite(residual) & np.isfinite(noise) & (noise > 0)
         return np.where(known, residual, np.nan), np.where(known, noise, 1.0)
+
+
+def _swing(held: Floats, elasticity: Floats, variance: Floats | None) -> Floats:
+    r"""Return by how much load that swings within a window raises log latency, (stream,).
+
+    More requests meet the high load than the low one. At a slowly changing batch b(t) they arrive
+    at b / L(b), so their mean latency is that of the mean batch times
+    :math:`\langle b \rangle / (L \langle b / L(b) \rangle)`: to second order
+    :math:`\exp(e (1 - e) V / \langle b \rangle^2)`, with e = d log L / d log b and V the variance
+    of the batch. A steady load has V = b / (1 - e) about (linear noise of a queue whose service
+    slows with its length), and what that does is in the fit's law already. The order left out is
+    taken to be as large: the square is added to the noise. 0 where the variance is not known.
+    """
+    if variance is None:
+        return np.zeros(len(held))
+    share = np.clip(elasticity, 0.0, 1.0)
+    found = share * ((1 - share) * variance / held**2 - 1 / held)
+    return np.where(np.isfinite(found), found, 0.0)
 
 
 def batch_of(window: LiveWindow, *, is_new_boot: bool) -> Batch:
@@ -166,4 +187,5 @@ def batch_of(window: LiveWindow, *, is_new_boot: bool) -> Batch:
         one(window.num_drafts),
         one(window.acceptance_length),
         np.array([is_new_boot]),
+        one(window.var_running_requests),
     )

@@ -1,5 +1,6 @@
 """The draft length for the load of now, with hysteresis and a reason."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from bayes_sd.decide import choose_draft_length
 from bayes_sd.decision import Decision
 from bayes_sd.drift import live_scenario
 from bayes_sd.exceptions import ArgumentError
-from bayes_sd.live_window import windows_of
+from bayes_sd.live_window import LiveWindow, windows_of
 from bayes_sd.policy import SWITCH_REGRET
 from bayes_sd.scenario import Scenario
 from bayes_sd.validate import not_negative, whole_number
@@ -117,30 +118,61 @@ def recommend_live(
     not_negative(switch_regret, "switch_regret")
     if current is not None:
         whole_number(current, "current", minimum=0)
+    longest = max(candidates or (0,))
+    asked = scenario_now(tree, windows, scenario, use_counts=use_counts, longest=longest)
+    if candidates is not None and current is not None and current not in candidates:
+        candidates = (*candidates, current)
+    decision = choose_draft_length(tree, asked, candidates=candidates, random_seed=random_seed)
+    return _with_hysteresis(decision, current, switch_regret, float(asked.load))
+
+
+def scenario_now(
+    tree: xr.DataTree,
+    windows: Sequence[LiveWindow],
+    scenario: Scenario | None = None,
+    *,
+    use_counts: bool = False,
+    longest: int = 0,
+) -> Scenario:
+    """Return a scenario at the mean rate of some windows, and the acceptance that they counted.
+
+    Parameters
+    ----------
+    tree : xarray.DataTree
+        Result of `fit`.
+    windows : sequence of LiveWindow
+        The latest ones.
+    scenario : Scenario, optional
+        Pair and lengths. By default those of the fit's only pair.
+    use_counts : bool
+        As `recommend_live`.
+    longest : int
+        Draft length up to which acceptance is wanted besides those fitted.
+
+    Raises
+    ------
+    ArgumentError
+        If no window has requests, or counts are asked for that none has.
+    """
     known = [w for w in windows if np.isfinite(w.request_rate_rps)]
     rate = sum(w.request_rate_rps * w.duration_s for w in known)
     rate = rate / sum(w.duration_s for w in known) if known else 0.0
     if not rate > 0:
         raise ArgumentError("a window must have requests. Got none: there is no load to decide at.")
     asked = live_scenario(tree, windows) if scenario is None else scenario
-    asked = asked.with_(request_rate_rps=rate)
-    if use_counts:
-        total = [w.accepted for w in windows if w.num_drafts > 0 and w.accepted]
-        drafts = sum(w.num_drafts for w in windows if w.num_drafts > 0 and w.accepted)
-        if not total or len({len(each) for each in total}) > 1:
-            raise ArgumentError("use_counts needs windows with accepted drafts by position.")
-        sums = np.sum(total, axis=0)
-        trials = np.append(drafts, sums[:-1])
-        rates = sums / np.maximum(trials, 1.0)
-        longest = tree["posterior"].sizes.get("position", len(rates))
-        longest = max(longest, len(rates), *(candidates or (0,)))
-        asked = asked.with_(
-            acceptance=tuple(np.append(rates, np.full(longest - len(rates), rates[-1])))
-        )
-    if candidates is not None and current is not None and current not in candidates:
-        candidates = (*candidates, current)
-    decision = choose_draft_length(tree, asked, candidates=candidates, random_seed=random_seed)
-    return _with_hysteresis(decision, current, switch_regret, rate)
+    asked = asked.with_(request_rate_rps=rate, concurrency=None)
+    if not use_counts:
+        return asked
+    counted = [w for w in windows if w.num_drafts > 0 and w.accepted]
+    positions = {len(w.accepted) for w in counted}
+    is_total = positions == {1} and asked.num_speculative_tokens > 1
+    if len(positions) != 1 or is_total:
+        raise ArgumentError("use_counts needs windows with accepted drafts by position.")
+    sums = np.sum([w.accepted for w in counted], axis=0)
+    trials = np.append(sum(w.num_drafts for w in counted), sums[:-1])
+    rates = sums / np.maximum(trials, 1.0)
+    longest = max(longest, len(rates), tree["posterior"].sizes.get("position", 0))
+    return asked.with_(acceptance=tuple(np.append(rates, np.full(longest - len(rates), rates[-1]))))
 
 
 def _with_hysteresis(

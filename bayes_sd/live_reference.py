@@ -66,8 +66,8 @@ class LiveReference:
     factors : array[factor, batch, length]
         Loadings of independent standard normal factors.
     boot_sd, request_cv : float
-        Medians over draws of the boot's log standard deviation, and of the relative spread of
-        requests.
+        Root mean squares over draws of the boot's log standard deviation, and of the relative
+        spread of requests: variances add up, so where either is hardly known it counts as large.
     acceptance : AcceptanceReference or None
         None without speculation.
     """
@@ -129,8 +129,8 @@ class LiveReference:
             np.gradient(mean, np.log(batches), axis=0),
             rest.reshape(mean.shape),
             factors.reshape(-1, *mean.shape),
-            float(np.median(own.cell.boot_sd)),
-            float(np.median(own.cell.request_cv)),
+            float(np.sqrt(np.mean(np.square(own.cell.boot_sd)))),
+            float(np.sqrt(np.mean(np.square(own.cell.request_cv)))),
             _acceptance(tree, own),
         )
 

@@ -28,6 +28,8 @@ class LiveWindow:
         Mean of the gauge of running requests over the window.
     num_gauge_samples : int
         Samples that this mean is over: it is the better known the more there are.
+    var_running_requests : float
+        Variance of those samples: how far the load swung within the window.
     num_drafts : float
         Steps that drafted, of all requests together.
     accepted : sequence of float
@@ -59,12 +61,13 @@ class LiveWindow:
     accepted: tuple[float, ...] = ()
     process_start_s: float = math.nan
     end_s: float = math.nan
+    var_running_requests: float = math.nan
 
     def __post_init__(self) -> None:
         """Check every field, and freeze the counts."""
         positive(self.duration_s, "duration_s", unit="s")
         names = ("num_requests", "num_arrivals", "mean_e2e_s", "mean_running_requests")
-        for name in (*names, "num_drafts"):
+        for name in (*names, "num_drafts", "var_running_requests"):
             value = getattr(self, name)
             if not _is_missing(value):
                 not_negative(value, name)

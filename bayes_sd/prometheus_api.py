@@ -14,10 +14,11 @@ import math
 import urllib.error
 import urllib.parse
 import urllib.request
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from bayes_sd.exceptions import ArgumentError, FormatError, LiveSourceError
+from bayes_sd.exceptions import ArgumentError, AssumptionWarning, FormatError, LiveSourceError
 from bayes_sd.readers.metrics_page import PROCESS_START, MetricsPage, parse_page
 
 TIMEOUT_S = 10.0
@@ -27,7 +28,12 @@ NAMES = (
     "|e2e_request_latency_seconds_(sum|count)|num_requests_(running|waiting)"
     "|request_(prompt|generation)_tokens_(sum|count))"
 )
+RUNNING = "vllm:num_requests_running"
 SCRAPE_LABELS = ("job", "instance")  # that Prometheus adds
+
+
+class NoSeriesError(LiveSourceError):
+    """A Prometheus server answered, and holds no series of the engine."""
 
 
 def fetch(url: str, timeout_s: float = TIMEOUT_S) -> str:
@@ -112,7 +118,10 @@ def pages_between(
     labels: Mapping[str, str] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> list[MetricsPage]:
-    """Return pages of one engine at even times, as a Prometheus server stored it.
+    """Return pages of one engine, as a Prometheus server stored it.
+
+    They are asked for at even times, and stamped with the time at which they were scraped: a page
+    that Prometheus shows a second time, since none came after it, is left out.
 
     Parameters
     ----------
@@ -134,12 +143,17 @@ def pages_between(
     ------
     LiveSourceError
         If the answer has no series, or those of several engines.
+
+    Warns
+    -----
+    AssumptionWarning
+        If the server says that its answer may not be whole.
     """
     wanted = "".join(f",{name}={json.dumps(value)}" for name, value in (labels or {}).items())
     query = f'{{__name__=~"{NAMES}"{wanted}}}'
     rows = _range(url, query, start_s, end_s, step_s, timeout_s)
     if not rows:
-        raise LiveSourceError(
+        raise NoSeriesError(
             f"{url} must hold series of vLLM{' with ' + wanted[1:] if wanted else ''} from "
             f"{start_s:.0f} to {end_s:.0f}. Got none: check the labels and the scrape."
         )
@@ -164,7 +178,13 @@ def pages_between(
         for time_s, value in row["values"]:
             if time_s in pages:
                 pages[time_s].process_start_s = value
-    return [pages[time_s] for time_s in sorted(pages)]
+    query = f"timestamp({RUNNING}{{{chosen}}})"
+    for row in _range(url, query, start_s, end_s, step_s, timeout_s):
+        for time_s, scraped_s in row["values"]:
+            if time_s in pages and scraped_s <= time_s:
+                pages[time_s].time_s = scraped_s
+    in_order = {pages[time_s].time_s: pages[time_s] for time_s in sorted(pages, reverse=True)}
+    return [in_order[time_s] for time_s in sorted(in_order)]
 
 
 def _range(
@@ -177,6 +197,13 @@ def _range(
         answer = json.loads(text)
         if answer["status"] != "success" or answer["data"]["resultType"] != "matrix":
             raise FormatError(str(answer.get("error", "no matrix")))
+        if answer.get("warnings"):  # of stores that did not answer: Thanos, and federations
+            said = "; ".join(map(str, answer["warnings"]))[:200]
+            warnings.warn(
+                f"{url} says of its answer: {said}. Windows that lack series are left out.",
+                AssumptionWarning,
+                stacklevel=3,
+            )
         return [
             {
                 "metric": {str(k): str(v) for k, v in row["metric"].items()},

@@ -3,12 +3,15 @@
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from bayes_sd.exceptions import FitFileError
 
 FORMAT = "bayes_sd fit 2"
+PACKED_DRAWS = "packed_draws"  # attribute of a fit whose draws are rounded to 32 bits
 
 
 def save(tree: xr.DataTree, path: str | Path) -> Path:
@@ -44,13 +47,13 @@ def save(tree: xr.DataTree, path: str | Path) -> Path:
     except OSError as error:
         raise FitFileError(f"{path} cannot be written: {error}. Choose another folder.") from error
     try:
-        compression = {"zlib": True, "complevel": 4}
+        packed = PACKED_DRAWS in tree.attrs
         tree.to_netcdf(
             name,
             engine="h5netcdf",
             encoding={
                 f"/{group}": {
-                    v: compression
+                    v: _encoding(values, packed=packed and group == "posterior")
                     for v, values in tree[group].data_vars.items()
                     if values.dtype.kind in "fi" and values.size > 100
                 }
@@ -103,4 +106,19 @@ def load(path: str | Path) -> xr.DataTree:
             f"{path} must be a fit of this library ({FORMAT!r}). "
             f"Got format {tree.attrs.get('format')!r} instead: fit the data again."
         )
+    if PACKED_DRAWS in tree.attrs:  # 32 bits on disk, 64 in memory: no sum is ever of 32 bits
+        posterior = tree["posterior"].to_dataset()
+        tree["posterior"] = posterior.assign(
+            {n: v.astype(float) for n, v in posterior.items() if v.dtype == np.float32}
+        )
     return tree
+
+
+def _encoding(values: xr.DataArray, *, packed: bool) -> dict[str, Any]:
+    """Return how a variable is written: compressed, and in 32 bits where those hold it."""
+    compression = {"zlib": True, "complevel": 4, "shuffle": True}
+    if packed and values.dtype == float:
+        with np.errstate(over="ignore"):
+            if np.array_equal(values.values.astype(np.float32), values.values, equal_nan=True):
+                return compression | {"dtype": "float32"}
+    return compression

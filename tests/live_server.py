@@ -54,28 +54,46 @@ class Engine:
 SAMPLE = re.compile(r"([a-z_:A-Z0-9]+)(?:\{(.*)\})? (\S+)")
 
 
-def rows_of(engines, start_s, end_s, step_s, names, *, restart_s=None, missing=()):
-    """Return the rows of a range query's answer: engines as Prometheus stored them."""
+def rows_of(
+    engines,
+    start_s,
+    end_s,
+    step_s,
+    names,
+    *,
+    restart_s=None,
+    missing=(),
+    scrape_s=0.0,
+    is_time=False,
+):
+    """Return the rows of a range query's answer: engines as Prometheus stored them.
+
+    With ``scrape_s`` a sample is of the last scrape before, as Prometheus looks back; none are made
+    within ``missing`` if so, else none is shown. With ``is_time`` values are times of samples.
+    """
     rows = {}
     for engine in engines:
         at = start_s
         while at <= end_s + 1e-6:
-            begun = engine.start_s if restart_s is None or at < restart_s else restart_s
+            taken, at = at, at + step_s
+            shown_at = taken
+            if scrape_s:
+                taken = taken // scrape_s * scrape_s
+                while any(a <= taken < b for a, b in missing):
+                    taken -= scrape_s
+            elif any(a <= taken < b for a, b in missing):
+                continue
+            begun = engine.start_s if restart_s is None or taken < restart_s else restart_s
             shown = Engine(begun, engine.rate, engine.mean, engine.running)
-            for line in shown.page(at - begun).splitlines():
+            for line in shown.page(taken - begun).splitlines():
                 found = SAMPLE.fullmatch(line)
-                if (
-                    not found
-                    or not names.fullmatch(found[1])
-                    or any(a <= at < b for a, b in missing)
-                ):
+                if not found or not names.fullmatch(found[1]):
                     continue
                 labels = dict(re.findall(r'(\w+)="([^"]*)"', found[2] or ""))
                 labels |= {"__name__": found[1], "job": "vllm", "instance": engine.instance}
                 key = json.dumps(labels, sort_keys=True)
                 rows.setdefault(key, {"metric": labels, "values": []})
-                rows[key]["values"].append([at, found[3]])
-            at += step_s
+                rows[key]["values"].append([shown_at, str(taken) if is_time else found[3]])
     return list(rows.values())
 
 
@@ -110,24 +128,26 @@ def serving(answer):
         thread.join()
 
 
-def prometheus(*engines, **how):
+def prometheus(*engines, extra=None, **how):
     """Return an answer that plays Prometheus's range queries over some engines."""
 
     def answer(path, query):
         if path != "/api/v1/query_range":
             return 404, "no such page"
         found = re.search(r'__name__=~"([^"]*)"', query["query"])
-        names = re.compile(found[1] if found else r"process_start_time_seconds")
-        wanted = re.findall(r',(\w+)="([^"]*)"', query["query"])
+        is_time = query["query"].startswith("timestamp(")
+        other = r"vllm:num_requests_running" if is_time else r"process_start_time_seconds"
+        names = re.compile(found[1] if found else other)
+        wanted = re.findall(r'[,{](\w+)="([^"]*)"', query["query"])
         chosen = [
             e
             for e in engines
             if all(dict(job="vllm", instance=e.instance).get(n) == v for n, v in wanted)
         ]
         times = (float(query[n]) for n in ("start", "end", "step"))
-        rows = rows_of(chosen, *times, names, **how)
+        rows = rows_of(chosen, *times, names, is_time=is_time, **how)
         data = {"resultType": "matrix", "result": rows}
-        return 200, json.dumps({"status": "success", "data": data})
+        return 200, json.dumps({"status": "success", "data": data} | (extra or {}))
 
     return answer
 

@@ -125,6 +125,10 @@ drift             | numpy xarray                  | LOW decide drift_report drif
 + drift_watch live_reference live_window posterior scenario
 live_recommend    | numpy xarray                  | LOW decide decision drift live_window policy
 + scenario
+live_figures      | numpy xarray                  | LOW scenario predict shares slo attainment
++ live_recommend live_window
+live_export       | prometheus_client             | LOW drift_report live_figures
+packing           | numpy xarray                  | LOW convergence storage posterior spread_priors
 run_law           | ARRAYS scipy                  | LOW physics.* labels posterior acceptance_graph
 + run_load
 + acceptance_levels expert_graph likelihoods
@@ -156,12 +160,14 @@ report            | numpy xarray jinja2 vl_convert | LOW scenario decide report_
 + report_provenance
 prometheus_api    |                               | LOW readers.*
 prometheus_windows |                              | LOW live_window readers.*
+live_source       |                               | LOW live_window readers.* prometheus_api
++ prometheus_windows
 render            | ARRAYS rich                   | LOW convergence decision policy break_even
 demo              | ARRAYS rich matplotlib        | LOW MIDDLE SHOWN
 cli_*             | ARRAYS rich typer             | LOW MIDDLE SHOWN readers.* demo prometheus_api
-+ prometheus_windows
++ prometheus_windows live_source
 cli               | ARRAYS rich typer             | LOW MIDDLE SHOWN readers.* demo cli_*
-+ prometheus_api prometheus_windows
++ prometheus_api prometheus_windows live_source
 __init__          |                               | LOW MIDDLE datasets readers.* plots.* report
 """
 SETS = {
@@ -176,7 +182,7 @@ SETS = {
         "acceptance_predict sbc pair_comparison run_value runs_needed drafter_size slo "
         "engine_files fixed_draft_length utilities attainment goodput_rate capacity replicas "
         "uniformity request_statistics simulate simulate_* live_counts acceptance_update "
-        "live_window drift drift_report live_recommend"
+        "live_window drift drift_report live_recommend live_figures live_export packing"
     ).split(),
     "SHOWN": ["datasets", "plots.*", "report", "render"],
 }

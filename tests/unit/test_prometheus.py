@@ -56,6 +56,7 @@ def test_a_restart_costs_one_window_and_is_a_new_boot():
     assert len(notes) == 1
     assert "started again" in notes[0]
     assert len(windows) == 9
+    assert windows[2].end_s == START + 810  # a whole window from the first page after it on
     assert {w.process_start_s for w in windows} == {START, START + 750}
 
 

@@ -1,0 +1,1 @@
+"""What builds the documentation site: sources gathered, pages written, formulas, links checked."""
