@@ -137,6 +137,7 @@ def slo_attainment(
     Returns
     -------
     SloAttainment
+        Share of requests and probability that the objective is met.
 
     Raises
     ------

@@ -138,6 +138,7 @@ def break_even_rate(
     Returns
     -------
     BreakEven
+        Draws of the rate, requests per second, and the probabilities of "never" and "always".
 
     Raises
     ------
@@ -148,6 +149,11 @@ def break_even_rate(
     -----
     ConvergenceWarning
         If the fit did not pass `diagnose`.
+
+    Examples
+    --------
+    >>> answer = break_even_rate(tree, "Qwen3-8B", num_speculative_tokens=3)  # doctest: +SKIP
+    >>> print(answer.statement())  # doctest: +SKIP
     """
     whole_number(num_speculative_tokens, "num_speculative_tokens", minimum=1)
     if scenario is not None and acceptance is not None:

@@ -200,6 +200,7 @@ def max_rate(
     Returns
     -------
     MaxRate
+        The rate, requests per second, what binds there, and how sure that is.
 
     Raises
     ------

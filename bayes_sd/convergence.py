@@ -102,6 +102,7 @@ def diagnose(tree: xr.DataTree, *, warn: bool = True) -> Verdict:
     Returns
     -------
     Verdict
+        Whether it passed, and the worst figure of each check with its parameter.
 
     Raises
     ------

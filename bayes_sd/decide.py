@@ -166,6 +166,7 @@ def choose_draft_length(
     Returns
     -------
     Decision
+        The choice, the probability that it is best, and what being wrong costs.
 
     Raises
     ------

@@ -171,6 +171,20 @@ def turns_of(policy: pd.DataFrame) -> pd.DataFrame:
     ------
     ArgumentError
         As `batch_ranges`.
+
+    Examples
+    --------
+    >>> policy = pd.DataFrame(
+    ...     {
+    ...         "num_speculative_tokens": [5, 3],
+    ...         "low_effective_batch": [1.0, 8.0],
+    ...         "effective_batch": [2.0, 10.0],
+    ...         "high_effective_batch": [3.0, 12.0],
+    ...     },
+    ...     index=[1.0, 4.0],
+    ... )
+    >>> turns_of(policy)[["before", "after", "median_batch"]].to_dict("records")
+    [{'before': 5, 'after': 3, 'median_batch': 6.0}]
     """
     batch_ranges(policy)
     rows = policy[policy["num_speculative_tokens"].notna()]
@@ -202,6 +216,11 @@ def check_engine_file(document: Mapping[str, Any], engine: str = "vllm") -> None
     ------
     FormatError
         What is wrong, where, and what was allowed.
+
+    Examples
+    --------
+    >>> ranges = [[1, 6, 5], [7, 64, 3]]
+    >>> check_engine_file({CEILING: 5, RANGES: ranges})
     """
     import_policy(document, engine)
 

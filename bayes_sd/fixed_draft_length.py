@@ -99,6 +99,7 @@ def best_fixed_draft_length(
     Returns
     -------
     FixedDraftLength
+        The choice, and what it costs against the best k at each load.
 
     Raises
     ------

@@ -111,6 +111,7 @@ def goodput(
     Returns
     -------
     Goodput
+        Draws of the goodput, requests per second, with its statement.
 
     Raises
     ------

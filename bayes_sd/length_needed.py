@@ -101,6 +101,7 @@ def break_even_length(
     Returns
     -------
     BreakEvenLength
+        Draws of the length, tokens per step, with its statement.
 
     Raises
     ------

@@ -181,6 +181,7 @@ def compare_pairs(
     Returns
     -------
     PairComparison
+        Draws of the latencies, s, and the probabilities that follow.
 
     Raises
     ------

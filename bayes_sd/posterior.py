@@ -119,6 +119,13 @@ def fitted_pairs(tree: xr.DataTree) -> list[str]:
     Returns
     -------
     list of str
+        What `Scenario` takes as its pair.
+
+    Examples
+    --------
+    >>> known = xr.Dataset(coords={"pair": ["Qwen3-8B + eagle (drafter)"]})
+    >>> fitted_pairs(xr.DataTree.from_dict({"constant_data": known}))
+    ['Qwen3-8B + eagle (drafter)']
     """
     return [str(p) for p in tree["constant_data"].variables["pair"].values]
 

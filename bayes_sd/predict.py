@@ -213,6 +213,11 @@ def effective_batch(
     -------
     xarray.DataArray
         Requests; infinite in draws past capacity.
+
+    Examples
+    --------
+    >>> here = Scenario("Qwen3-8B", request_rate_rps=4.0)
+    >>> effective_batch(tree, here).median("sample")  # doctest: +SKIP
     """
     return predict_latency(tree, scenarios, random_seed=random_seed)["effective_batch"]
 

@@ -203,6 +203,7 @@ def replicas_needed(
     Returns
     -------
     Replicas
+        The least number at each rate, and the chance that it is enough.
 
     Raises
     ------

@@ -138,6 +138,7 @@ def next_run(
     Returns
     -------
     NextRun
+        The best candidate, and the expected regret before and after a run of each.
 
     Raises
     ------

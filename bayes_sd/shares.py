@@ -31,6 +31,11 @@ def latency_shares(
     -------
     xarray.DataArray
         Dims (part, sample, scenario), sums to 1 over parts; NaN in draws past capacity.
+
+    Examples
+    --------
+    >>> here = Scenario("Qwen3-8B", request_rate_rps=4.0)
+    >>> latency_shares(tree, here).mean("sample")  # doctest: +SKIP
     """
     listed = [scenarios] if isinstance(scenarios, Scenario) else list(scenarios)
     batch = effective_batch(tree, listed, random_seed=random_seed)

@@ -30,11 +30,16 @@ def save(tree: xr.DataTree, path: str | Path) -> Path:
     Returns
     -------
     pathlib.Path
+        The file that was written.
 
     Raises
     ------
     FitFileError
         If the folder does not exist or cannot be written to.
+
+    Examples
+    --------
+    >>> save(tree, "fit.nc")  # doctest: +SKIP
     """
     path = Path(path)
     if not path.parent.is_dir():
@@ -87,11 +92,16 @@ def load(path: str | Path) -> xr.DataTree:
     Returns
     -------
     xarray.DataTree
+        What `fit` returned.
 
     Raises
     ------
     FitFileError
         If there is no such file, or it is not a fit of this library.
+
+    Examples
+    --------
+    >>> tree = load("fit.nc")  # doctest: +SKIP
     """
     path = Path(path)
     if not path.is_file():

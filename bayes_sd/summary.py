@@ -21,7 +21,30 @@ def summarise(draws: xr.Dataset, level: float = 0.9) -> pd.DataFrame:
     -------
     pandas.DataFrame
         Columns ``kind``, ``median_e2e_s``, ``low_e2e_s``, ``high_e2e_s``,
-        ``effective_batch``, ``p_past_capacity``, ``status``, ``outside``.
+        ``effective_batch``, ``p_past_capacity``, ``status``, ``outside``. Latencies in seconds,
+        the batch (its median) in requests.
+
+    Raises
+    ------
+    ArgumentError
+        If the level is not between 0 and 1.
+
+    Examples
+    --------
+    >>> dims = ("sample", "scenario")
+    >>> draws = xr.Dataset(
+    ...     {
+    ...         "e2e_s": (dims, [[1.0], [2.0], [3.0]]),
+    ...         "effective_batch": (dims, [[4.0], [5.0], [6.0]]),
+    ...         "status": ("scenario", ["measured"]),
+    ...         "outside": ("scenario", [""]),
+    ...     },
+    ...     coords={"scenario": ["k = 3, 4 rps"]},
+    ...     attrs={"kind": "mean"},
+    ... )
+    >>> row = summarise(draws).loc["k = 3, 4 rps"]
+    >>> float(row["median_e2e_s"]), row["kind"]
+    (2.0, 'mean')
     """
     probability(level, "level", ends=False)
     tail = (1 - level) / 2

@@ -96,6 +96,7 @@ def calibration_verdict(result: xr.Dataset, *, level: float = 0.95) -> Calibrati
     Returns
     -------
     CalibrationVerdict
+        Which quantities leave their band, and how many would by chance.
 
     Raises
     ------

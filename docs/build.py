@@ -24,16 +24,15 @@ def build(folder: Path) -> int:
     Parameters
     ----------
     folder : pathlib.Path
-        Gets ``source`` and ``html``; what these held is removed.
+        Gets ``source``, ``html`` and ``doctrees``; what these held is removed.
     """
-    source, site = folder / "source", folder / "html"
+    source, site, cache = (folder / name for name in ("source", "html", "doctrees"))
     assemble(source)
     write_pages(source)
-    shutil.rmtree(site, ignore_errors=True)
+    for old in (site, cache):  # pages of an earlier build, and what it knew of them
+        shutil.rmtree(old, ignore_errors=True)
     options = ["-q", "-W", "--keep-going", "-n", "-b", "html", "-c", str(HERE)]
-    status = build_main([*options, "-d", str(folder / "doctrees"), str(source), str(site)])
-    for path in (site / ".buildinfo", site / ".buildinfo.bak", site / "objects.inv"):
-        path.unlink(missing_ok=True)
+    status = build_main([*options, "-d", str(cache), str(source), str(site)])
     faults = check_site(site)
     for fault in faults:
         print(fault, file=sys.stderr)  # noqa: T201

@@ -23,6 +23,8 @@ extensions = [
 templates_path = [str(HERE / "_templates")]
 exclude_patterns = ["**/.ipynb_checkpoints"]
 nitpicky = True
+add_module_names = False
+toc_object_entries_show_parents = "hide"
 default_role = "name"
 
 # Names of classes in signatures would be links to projects whose index is on the network; the
@@ -62,8 +64,9 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+html_context = {"default_mode": "auto"}
 # Pages without neighbours have no use for a sidebar.
-html_sidebars = {"index": [], "first-steps": [], "gallery": [], "glossary": []}
+html_sidebars = {"index": [], "first-steps": [], "gallery": []}
 
 suppress_warnings = [
     "toc.empty_glob",  # pages that are listed before somebody writes them

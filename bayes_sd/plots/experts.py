@@ -36,6 +36,7 @@ def plot_expert_coverage(
     Returns
     -------
     matplotlib.axes.Axes
+        The axes that were drawn into.
 
     Raises
     ------

@@ -38,6 +38,7 @@ def plot_slo_attainment(
     Returns
     -------
     matplotlib.axes.Axes
+        The axes that were drawn into.
 
     Raises
     ------

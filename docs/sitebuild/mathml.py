@@ -36,8 +36,6 @@ def convert(latex: str, *, block: bool) -> str:
     >>> "<msup>" in convert("x^2", block=False)
     True
     """
-    if block and "\\\\" in latex and "\\begin" not in latex:
-        latex = f"\\begin{{align}}{latex}\\end{{align}}"
     return str(tex2mathml(latex, as_block=block))
 
 

@@ -19,6 +19,9 @@ def write_pages(target: Path) -> None:
         Folder that `sitebuild.assemble.assemble` filled.
     """
     _write(target / "api" / "index.md", api_page())
+    for title, sentence, names in GROUPS:
+        page = group_page(title, sentence, names)
+        _write(target / "api" / f"{group_slug(title)}.md", page)
     _write(target / "api" / "formulas.md", formulas_page())
     _write(target / "columns.md", columns_page())
     _write(target / "priors.md", priors_page())
@@ -32,28 +35,46 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+def _linked(sentence: str) -> str:
+    return re.sub(r"`(\w+)`", r"{py:obj}`~bayes_sd.\1`", sentence)
+
+
+def _summary(names: Iterable[str], option: str) -> str:
+    listed = "\n".join(f"   {name}" for name in names)
+    return (
+        "```{eval-rst}\n.. currentmodule:: bayes_sd\n\n"
+        f".. autosummary::\n{option}   :nosignatures:\n\n{listed}\n```"
+    )
+
+
+def group_slug(title: str) -> str:
+    """Return the name of a group's page."""
+    return title.lower().replace(" ", "-")
+
+
 def api_page() -> str:
     """Return the reference: every public name, by task."""
     parts = [
         "# Reference",
-        "Everything that `import bayes_sd as bs` offers, in the order in which it is used."
-        " Values are"
-        " small frozen dataclasses; most have `to_frame()`, `to_dict()` and `statement()`.",
+        "Everything that `import bayes_sd as bs` offers, in the order in which it is used. Values"
+        " are small frozen dataclasses; most have `to_frame()`, `to_dict()` and `statement()`.",
     ]
     for title, sentence, names in GROUPS:
-        sentence = re.sub(r"`(\w+)`", r"{py:obj}`~bayes_sd.\1`", sentence)
-        listed = "\n".join(f"   {name}" for name in names)
-        parts.append(
-            f"## {title}\n\n{sentence}\n\n```{{eval-rst}}\n.. currentmodule:: bayes_sd\n\n"
-            f".. autosummary::\n   :toctree: generated\n   :nosignatures:\n\n{listed}\n```"
-        )
+        parts.append(f"## {title}\n\n{_linked(sentence)}\n\n{_summary(names, '')}")
+    pages = "\n".join([*(group_slug(title) for title, _, _ in GROUPS), "formulas", "errors"])
     parts.append(
         "## More\n\n- [Formulas](formulas.md): `bayes_sd.physics`, NumPy only.\n"
         "- [Errors and warnings](errors.md).\n"
         "- [Columns of a table of runs](../columns.md).\n\n"
-        "```{toctree}\n:hidden:\n\nformulas\nerrors\n```"
+        f"```{{toctree}}\n:hidden:\n\n{pages}\n```"
     )
     return "\n\n".join(parts) + "\n"
+
+
+def group_page(title: str, sentence: str, names: Iterable[str]) -> str:
+    """Return the page of one task, above the pages of its names."""
+    summary = _summary(names, "   :toctree: generated\n")
+    return f"# {title}\n\n{_linked(sentence)}\n\n{summary}\n"
 
 
 def formulas_page() -> str:
@@ -156,8 +177,8 @@ def results_page(folder: Path) -> str:
     names = sorted(path.stem for path in folder.glob("*.md"))
     listed = "\n".join(f"results/{name}" for name in names)
     return (
-        "# Results\n\nEvery figure is printed by a command of [the list of benchmarks](README.md)"
-        " and kept here as it was printed.\n\n"
+        "# Benchmarks\n\nEvery figure is printed by a command of [the list of benchmarks]"
+        "(README.md) and kept here as it was printed.\n\n"
         f"```{{toctree}}\n:maxdepth: 1\n\nREADME\n{listed}\n```\n"
     )
 
