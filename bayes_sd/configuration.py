@@ -259,11 +259,10 @@ def misfit_draws(configuration: Configuration, random_seed: int) -> MisfitDraws:
     """
     where = configuration.cell
     rng = configuration_rng(configuration, random_seed)
-    tail = np.sqrt(where.tail_dof / rng.chisquare(where.tail_dof))
     whole, of_load, beyond = rng.standard_normal((3, *where.discrepancy_sd.shape))
     return MisfitDraws(
-        tail * where.discrepancy_sd * whole,
-        tail * where.load_discrepancy_sd * of_load,
+        where.discrepancy_sd * whole,
+        where.load_discrepancy_sd * of_load,
         where.extrapolation_sd * beyond,
     )
 

@@ -13,7 +13,7 @@ from bayes_sd.exceptions import ArgumentError, ConvergenceWarning
 MAX_R_HAT = 1.01
 MIN_ESS = 400
 MIN_E_BFMI = 0.3
-DERIVED = ("latency_log_density",)
+DERIVED = ("latency_log_density", "boot_mean", "boot_scale")
 PACKED = "verdict_of_fit"  # attribute of a thinned fit: its few draws cannot tell of themselves
 
 

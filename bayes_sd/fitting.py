@@ -60,7 +60,7 @@ def fit(
     Returns
     -------
     xarray.DataTree
-        Groups ``posterior``, ``sample_stats``, ``log_likelihood`` (per run), ``observed_data``
+        Groups ``posterior``, ``sample_stats``, ``log_likelihood`` (per sweep), ``observed_data``
         and ``constant_data`` (the whole data set). Attributes: versions, seed, hash of the data,
         verdict of `diagnose`, seconds of compilation and sampling.
 

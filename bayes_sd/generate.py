@@ -42,7 +42,7 @@ def generate_latency(
 ) -> xr.Dataset:
     """Draw the latency of each run of a design, and its counts of accepted drafts.
 
-    In a closed loop log L = log f(B) + boot + s z, with f the law, z a Student-t variable and s
+    In a closed loop log L = log f(B) + boot + s z, with f the law, z a normal variable and s
     the scale of `bayes_sd.likelihoods.latency_scale`. In an open loop the rate is fixed, and the
     same equation holds at the batch that comes out: B = rate x L solves
     log L - log f(B) = boot + s(B) z. So the noise acts on the step time and load amplifies it.
@@ -92,7 +92,7 @@ def generate_latency(
             continue
         part = data.isel(run=at)
         law = run_law(part, draws, steps[:, at])
-        noise = rng.standard_t(np.broadcast_to(law.tail_dof, (len(steps), len(at))))
+        noise = rng.standard_normal((len(steps), len(at)))
         if is_open[at[0]]:
             rate = part["request_rate_rps"].values
             batch[:, at] = solve_effective_batch(rate, _noisy(law, noise), MAX_BATCH)

@@ -9,12 +9,14 @@ again. A relative error that acts on the step time, inside B = rate x L(B), move
 
 from typing import Any
 
+import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
 # Keeps the logarithm finite where the elasticity passes 1: an operating point that no open loop
 # holds. There the density is about 1e-2 of its usual size, so the sampler leaves, with a gradient.
 ELASTICITY_FLOOR = 1e-2
+LOG_ROOT_TWO_PI = 0.5 * float(np.log(2 * np.pi))
 
 
 def latency_scale(
@@ -65,13 +67,81 @@ def latency_scale(
     return (discrepancy_sd**2 + of_load + (sampling + batch) / num_requests) ** 0.5
 
 
+def sums_of_sweeps(values: Any, sweep_of_run: np.ndarray, num_sweeps: int) -> Any:
+    """Return the sums of (run,) values over the runs of each sweep, (sweep,), in the graph."""
+    return pt.inc_subtensor(pt.zeros(num_sweeps)[sweep_of_run], values)
+
+
+def boot_given_runs(
+    residual: Any, scale: Any, boot_sd: Any, weight: Any, sweep_of_run: np.ndarray
+) -> tuple[Any, Any]:
+    """Return mean and standard deviation of the boot effects given their runs, (sweep,).
+
+    With normal errors the boot b of a sweep has the posterior of a normal mean: precision
+    ``1 / boot_sd**2 + sum(1 / scale**2)``.
+
+    Parameters
+    ----------
+    residual : tensor, (run,)
+        Log latency less the law's, dimensionless.
+    scale : tensor, (run,)
+        Result of `latency_scale`.
+    boot_sd : tensor, (sweep,)
+        Standard deviation of boots where the sweep was run.
+    weight : tensor, (run,)
+        1 to learn from a run, 0 to hold it out.
+    sweep_of_run : array of int, (run,)
+        Number of each run's sweep.
+    """
+    precision, weighted = _sums(residual, scale, boot_sd, weight, sweep_of_run)
+    shrunk = 1 + boot_sd**2 * precision
+    return boot_sd**2 * weighted / shrunk, boot_sd / pt.sqrt(shrunk)
+
+
+def _sums(
+    residual: Any, scale: Any, boot_sd: Any, weight: Any, sweep_of_run: np.ndarray
+) -> tuple[Any, Any]:
+    """Return the sums of precisions, and of precision times residual, of each sweep."""
+    precision = weight / scale**2
+    size = boot_sd.shape[0]
+    return (
+        sums_of_sweeps(precision, sweep_of_run, size),
+        sums_of_sweeps(precision * residual, sweep_of_run, size),
+    )
+
+
 def latency_logp(
-    value: Any, location: Any, scale: Any, tail_dof: Any, one_minus_elasticity: Any, weight: Any
+    residual: Any,
+    scale: Any,
+    boot_sd: Any,
+    one_minus_elasticity: Any,
+    weight: Any,
+    sweep_of_run: np.ndarray,
 ) -> Any:
-    """Return the log density of log latency given the control; arguments as `observe_latency`."""
-    density = pm.logp(pm.StudentT.dist(nu=tail_dof, mu=location, sigma=scale), value)
+    """Return the log density of the log latencies of each sweep given their controls, (sweep,).
+
+    The runs of a sweep share its boot, a normal effect that is integrated out: their covariance is
+    ``diag(scale**2) + boot_sd**2``, whose determinant and inverse have a closed form [1]_. Weights
+    are powers of a run's density given the boot: 0 takes it out.
+
+    Parameters
+    ----------
+    residual, scale, boot_sd, weight, sweep_of_run
+        As in `boot_given_runs`.
+    one_minus_elasticity : tensor, (run,)
+        Factor of the change of variables; 1 in a closed loop and at the cap.
+
+    References
+    ----------
+    .. [1] Sherman & Morrison (1950). Adjustment of an inverse matrix corresponding to a change in
+       one element of a given matrix. Annals of Mathematical Statistics 21.
+    """
+    precision, weighted = _sums(residual, scale, boot_sd, weight, sweep_of_run)
     amplified = 0.5 * pt.log(one_minus_elasticity**2 + ELASTICITY_FLOOR**2)
-    return weight * (density + amplified)
+    alone = amplified - 0.5 * (residual / scale) ** 2 - pt.log(scale) - LOG_ROOT_TWO_PI
+    shrunk = 1 + boot_sd**2 * precision
+    shared = 0.5 * (boot_sd * weighted) ** 2 / shrunk - 0.5 * pt.log(shrunk)
+    return sums_of_sweeps(weight * alone, sweep_of_run, boot_sd.shape[0]) + shared
 
 
 def observe_latency(
@@ -80,9 +150,10 @@ def observe_latency(
     *,
     location: Any,
     scale: Any,
-    tail_dof: Any,
+    boot_sd: Any,
     one_minus_elasticity: Any,
     weight: Any,
+    sweep_of_run: np.ndarray,
 ) -> Any:
     """Score the mean latency of runs, given their control.
 
@@ -92,27 +163,29 @@ def observe_latency(
         Name of the observed variable.
     log_latency : tensor, (run,)
         Logarithm of the mean latency, log seconds.
-    location, scale : tensor, (run,)
-        Of the Student-t residual on the log scale, at the batch that the run had.
-    tail_dof : tensor, scalar
-        Degrees of freedom.
-    one_minus_elasticity : tensor, (run,)
-        Factor of the change of variables; 1 in a closed loop and at the cap.
-    weight : tensor, (run,)
-        1 to score a run, 0 to hold it out.
+    location : tensor, (run,)
+        Of the law, at the batch that the run had, log seconds.
+    scale, boot_sd, one_minus_elasticity, weight, sweep_of_run
+        As in `latency_logp`.
 
     Returns
     -------
     pymc random variable, dims (run,)
+        One density for all of it: runs of a sweep are not independent.
     """
+
+    def logp(value: Any, mean: Any, sd: Any, boots: Any, factor: Any, counted: Any) -> Any:
+        return latency_logp(value - mean, sd, boots, factor, counted, sweep_of_run).sum()
+
     return pm.CustomDist(
         name,
         location,
         scale,
-        tail_dof,
+        boot_sd,
         one_minus_elasticity,
         weight,
-        logp=latency_logp,
+        logp=logp,
+        signature="(r),(r),(s),(r),(r)->(r)",
         observed=log_latency,
         dims="run",
     )

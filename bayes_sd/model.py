@@ -3,7 +3,8 @@
 A run's latency at the batch it had is the physics of its cell times its boot's factor, and the
 batch follows from rate and latency by Little's law. The batch is therefore not a free number per
 run: to first order in the small errors it is integrated out in `bayes_sd.likelihoods`, and
-`bayes_sd.predict.effective_batch` gives its posterior.
+`bayes_sd.predict.effective_batch` gives its posterior. Boot effects are normal, as all errors of a
+run are, and integrated out too.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,12 @@ from bayes_sd.exceptions import DataError
 from bayes_sd.expert_graph import expert_bases
 from bayes_sd.graph import cost_coefficients, costs_of_runs, first_pairs
 from bayes_sd.least_squares import load_covariates, reference_lengths
-from bayes_sd.likelihoods import latency_logp, latency_scale, observe_latency
+from bayes_sd.likelihoods import (
+    boot_given_runs,
+    latency_logp,
+    latency_scale,
+    observe_latency,
+)
 from bayes_sd.percentile_graph import add_percentiles, scored_latencies
 from bayes_sd.physics.jumps import JUMP_TOKENS
 from bayes_sd.physics.latency import latency_slope, request_latency
@@ -58,8 +64,10 @@ def build_model(
     pymc.Model
         Observes ``log_latency`` (run) given each run's control, and ``accepted`` (count) where
         acceptance was counted. Deterministics named as the fields of `CostCoefficients`, dims
-        ``base`` or ``pair``. The data ``score_weight`` (run), 1 at first, is 0 for runs to hold
-        out: folds then share one compilation.
+        ``base`` or ``pair``. Boot effects are integrated out: ``boot_mean`` and ``boot_scale``
+        (sweep) are what is known of them given the other parameters, from which `fit` draws
+        ``log_boot``. The data ``score_weight`` (run), 1 at first, is 0 for runs to hold out: folds
+        then share one compilation.
 
     Raises
     ------
@@ -124,30 +132,38 @@ def _add_latency(
     )
     elasticity = observed["effective_batch"] * slope / latency
     one_minus: Any = 1 - load.feedback * elasticity
-    boot = _boot(data, priors)[data["sweep_of_run"].values]
-    tail_dof = draw("tail_dof", priors["tail_dof"])
+    boot_sd = draw("boot_sd", priors["boot_sd"], dims="deployment")
+    boot_sd = boot_sd[data["deployment_of_base"].values[data["base_of_sweep"].values]]
     draw("extrapolation_sd", priors["extrapolation_sd"])
     scales = {
         name: draw(name, priors[name], dims="base")[data["base_of_run"].values]
         for name in ("discrepancy_sd", "load_discrepancy_sd", "request_cv")
     }
-    scored = {
-        "location": pt.log(latency) + boot,
-        "scale": latency_scale(
-            **scales,
-            num_requests=data["num_requests"].values,
-            elasticity=elasticity,
-            one_minus_elasticity=one_minus,
-            arrival_noise=load.arrival_noise,
-        ),
-        "tail_dof": tail_dof,
-        "one_minus_elasticity": one_minus,
-    }
-    log_latency = observed["log_mean_e2e"]
-    observe_latency("log_latency", log_latency, weight=weight, **scored)
-    pm.Deterministic(
-        "latency_log_density", latency_logp(log_latency, **scored, weight=1.0), dims="run"
+    scale = latency_scale(
+        **scales,
+        num_requests=data["num_requests"].values,
+        elasticity=elasticity,
+        one_minus_elasticity=one_minus,
+        arrival_noise=load.arrival_noise,
     )
+    log_latency, location = observed["log_mean_e2e"], pt.log(latency)
+    known = {"scale": scale, "boot_sd": boot_sd, "sweep_of_run": data["sweep_of_run"].values}
+    observe_latency(
+        "log_latency",
+        log_latency,
+        location=location,
+        one_minus_elasticity=one_minus,
+        weight=weight,
+        **known,
+    )
+    residual = log_latency - location
+    density = latency_logp(
+        residual, one_minus_elasticity=one_minus, weight=np.ones(data.sizes["run"]), **known
+    )
+    pm.Deterministic("latency_log_density", density, dims="sweep")
+    mean, sd = boot_given_runs(residual, weight=weight, **known)
+    pm.Deterministic("boot_mean", mean, dims="sweep")
+    pm.Deterministic("boot_scale", sd, dims="sweep")
     return log_latency, terms["num_steps"]
 
 
@@ -165,12 +181,3 @@ def model_coords(data: xr.Dataset) -> dict[str, Any]:
         "ttft_part": ["fixed", "prompt"],
         "expert_base": data["base"].values[expert_bases(data)],
     }
-
-
-def _boot(data: xr.Dataset, priors: dict[str, Prior]) -> Any:
-    """Add the boot effects; return them, (sweep,), on the log scale."""
-    boot_sd = draw("boot_sd", priors["boot_sd"], dims="deployment")
-    of_sweep = data["deployment_of_base"].values[data["base_of_sweep"].values]
-    # Not centred: a sweep of few runs tells about as much of its boot as the prior does.
-    standard = pm.Normal("standard_boot", 0, 1, dims="sweep")
-    return pm.Deterministic("log_boot", boot_sd[of_sweep] * standard, dims="sweep")

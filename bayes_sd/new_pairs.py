@@ -14,6 +14,7 @@ import xarray as xr
 from scipy.special import expit
 
 from bayes_sd.exceptions import ArgumentError, UnknownPairError
+from bayes_sd.nearest import unknown_label
 from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.physics.jumps import JUMP_TOKENS
 from bayes_sd.posterior import TTFT_FIELDS, Cell, cell, find_label, fitted_bases, flat_draws
@@ -76,10 +77,7 @@ def new_cell(tree: xr.DataTree, scenario: Scenario, rng: np.random.Generator) ->
         None,
         scenario.pair,
         CostCoefficients(**costs),
-        **{
-            name: getattr(found, name)
-            for name in (*OF_BASES, "boot_sd", "tail_dof", "extrapolation_sd")
-        },
+        **{name: getattr(found, name) for name in (*OF_BASES, "boot_sd", "extrapolation_sd")},
         **{name: getattr(found, name) for name in TTFT_FIELDS},
     )
 
@@ -102,8 +100,8 @@ def _known_base(tree: xr.DataTree, name: str) -> int:
     at = find_label(name, fitted_bases(tree))
     if at is None:
         raise UnknownPairError(
-            f"verifier {name!r} must be a fitted base: {', '.join(fitted_bases(tree)[:5])}. For a "
-            "new one leave it out and give verifier_params_b."
+            unknown_label("verifier", name, fitted_bases(tree), "the fitted bases")
+            + " For a new one leave it out and give verifier_params_b."
         )
     return at
 
@@ -119,8 +117,8 @@ def _deployment(tree: xr.DataTree, scenario: Scenario, base: int | None) -> int 
     at = find_label(scenario.deployment, labels)
     if at is None:
         raise UnknownPairError(
-            f"deployment {scenario.deployment!r} must be a fitted one: {', '.join(labels[:5])}. "
-            "For a new one leave it out."
+            unknown_label("deployment", scenario.deployment, labels, "the fitted ones")
+            + " For a new one leave it out."
         )
     return at
 
@@ -231,7 +229,6 @@ def _errors(
         boot = flat_draws(posterior["boot_sd"].isel(deployment=place))
     return {
         "boot_sd": boot,
-        "tail_dof": flat_draws(posterior["tail_dof"]),
         "extrapolation_sd": flat_draws(posterior["extrapolation_sd"]),
     } | {name: flat_draws(posterior[name])[draw, chosen] for name in of_bases}
 

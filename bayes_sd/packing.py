@@ -33,7 +33,7 @@ BYTES = 4
 BYTES_PER_LABEL = 40  # what HDF5 adds to a text
 BYTES_PER_VARIABLE = 2000  # what HDF5 adds to a variable: names, dims, attributes, index
 
-ERRORS = ("boot_sd", "discrepancy_sd", "load_discrepancy_sd", "request_cv", "tail_dof")
+ERRORS = ("boot_sd", "discrepancy_sd", "load_discrepancy_sd", "request_cv")
 ACCEPTANCE = (
     "conditional_acceptance_rate",
     "acceptance_request_sd",
@@ -151,7 +151,7 @@ def queried() -> frozenset[str]:
 
     Examples
     --------
-    >>> "verify_fixed_s" in queried(), "standard_boot" in queried()
+    >>> "verify_fixed_s" in queried(), "log_boot" in queried()
     (True, False)
     """
     spread = [p + name for p in PREFIX.values() for name in (*SPREAD_FIELDS, *SPREAD_SCALARS)]

@@ -12,11 +12,11 @@ from bayes_sd.acceptance_levels import rates_of_steps
 from bayes_sd.equivalent_rate import equivalent_acceptance_rate
 from bayes_sd.exceptions import ArgumentError, DataError, UnknownPairError
 from bayes_sd.labels import experts_fraction
+from bayes_sd.nearest import unknown_label
 from bayes_sd.physics.acceptance import expected_steps, expected_steps_renewal
 from bayes_sd.physics.coefficients import CostCoefficients
 from bayes_sd.scenario import Scenario
 from bayes_sd.spread_priors import PREFIX
-from bayes_sd.validate import nearest_names
 
 BASE_FIELDS = (
     "prefill_fixed_s",
@@ -69,7 +69,6 @@ class Cell:
     discrepancy_sd: np.ndarray
     load_discrepancy_sd: np.ndarray
     request_cv: np.ndarray
-    tail_dof: np.ndarray
     extrapolation_sd: np.ndarray
     first_wait_steps: np.ndarray | None = None
     ttft_fixed_s: np.ndarray | None = None
@@ -158,7 +157,7 @@ def find_cell(tree: xr.DataTree, name: str, *, drafts: bool) -> tuple[int, int |
     Raises
     ------
     UnknownPairError
-        If no label fits or several do; the message names the nearest.
+        If no label fits or several do; the message names the nearest, then all.
     """
     pairs, bases = fitted_pairs(tree), fitted_bases(tree)
     pair = find_label(name, pairs)
@@ -168,16 +167,8 @@ def find_cell(tree: xr.DataTree, name: str, *, drafts: bool) -> tuple[int, int |
     if base is not None and not drafts:
         return base, None
     allowed = pairs if drafts else pairs + bases
-    several = [label for label in allowed if name.lower() in label.lower()]
-    near = several or nearest_names(name, allowed) or allowed[:5]
-    what = "fits several" if several else "is unknown"
-    raise UnknownPairError(
-        f"pair {name!r} {what}. It must be one of the fitted pairs"
-        f"{'' if drafts else ' or, without speculation, a base'}: "
-        + "; ".join(repr(label) for label in near[:5])
-        + ("; ..." if len(near) > 5 else "")
-        + ". fitted_pairs(tree) lists them all."
-    )
+    known = f"the fitted pairs{'' if drafts else ' or, without speculation, bases'}"
+    raise UnknownPairError(unknown_label("pair", name, allowed, known))
 
 
 def cell(tree: xr.DataTree, name: str, *, drafts: bool) -> Cell:
@@ -202,7 +193,6 @@ def cell(tree: xr.DataTree, name: str, *, drafts: bool) -> Cell:
         str(label),
         CostCoefficients(**fields),
         boot_sd=drawn(posterior, "boot_sd", deployment=deployment),
-        tail_dof=drawn(posterior, "tail_dof"),
         extrapolation_sd=drawn(posterior, "extrapolation_sd"),
         request_spread=partial(_request_spread, posterior, base),
         **{f: drawn(posterior, f, base=base) for f in errors if f in posterior},

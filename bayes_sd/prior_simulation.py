@@ -12,7 +12,7 @@ from bayes_sd.generate import generate_latency
 from bayes_sd.sbc_mistakes import Mistake
 
 MAX_REJECTED = 0.02
-NOT_DRAWN = ("latency_log_density",)  # hangs on the data, and is a test quantity of its own
+NOT_DRAWN = ("latency_log_density", "boot_mean", "boot_scale")  # they hang on the data
 
 
 def simulate_from_prior(
@@ -75,7 +75,7 @@ def simulate_from_prior(
         random_seed=int(rng.integers(2**31)),
         compile_kwargs={"mode": "FAST_COMPILE"},
     )["prior"].to_dataset()
-    truths = prior.isel(chain=0, drop=True).rename(draw="sample")
+    truths = with_prior_boots(prior, data, rng).isel(chain=0, drop=True).rename(draw="sample")
     steps = None if mistake.steps is None else mistake.steps(data, truths)
     generated = generate_latency(data, truths, rng, num_steps=steps)
     usable = np.isfinite(generated["mean_e2e_s"].values).all(axis=1)
@@ -95,6 +95,28 @@ def simulate_from_prior(
             stacklevel=3,
         )
     return truths.isel(sample=kept), generated.isel(sample=kept), num_drawn
+
+
+def with_prior_boots(prior: xr.Dataset, data: xr.Dataset, rng: np.random.Generator) -> xr.Dataset:
+    """Return draws of the prior with boot effects, which the model integrates out.
+
+    Parameters
+    ----------
+    prior : xarray.Dataset
+        Draws of ``boot_sd`` (deployment).
+    data : xarray.Dataset
+        Result of `to_dataset`.
+    rng : numpy.random.Generator
+        Source of randomness.
+    """
+    of_sweep = data["deployment_of_base"].values[data["base_of_sweep"].values]
+    scale = (
+        prior["boot_sd"]
+        .isel(deployment=xr.DataArray(of_sweep, dims="sweep"))
+        .drop_vars("deployment")
+        .assign_coords(sweep=data["sweep"])
+    )
+    return prior.assign(log_boot=scale * rng.standard_normal(scale.shape))
 
 
 def check_replaceable(model: pm.Model) -> None:

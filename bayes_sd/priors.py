@@ -126,7 +126,6 @@ def _table() -> dict[str, Prior]:
             "request_cv": Prior(
                 "lognormal", 0.15, 0.4, "1", "spread of requests in a run, design effect included"
             ),
-            "tail_dof": Prior("gamma", 8.0, 4.0, "1", "heavy tails are possible, not certain"),
             "extrapolation_sd": Prior(
                 "lognormal",
                 0.05,

@@ -25,7 +25,7 @@ from bayes_sd.posterior import PAIR_FIELDS
 from bayes_sd.run_load import REQUEST
 
 COSTS = tuple(f.name for f in fields(CostCoefficients))
-ERRORS = ("log_boot", "discrepancy_sd", "load_discrepancy_sd", "request_cv", "tail_dof")
+ERRORS = ("log_boot", "discrepancy_sd", "load_discrepancy_sd", "request_cv")
 FIRST_TOKEN = ("first_wait_steps", "ttft_fixed_s", "ttft_per_token_s", "ttft_discrepancy_sd")
 COUNTS = (
     "conditional_acceptance_rate",
@@ -45,7 +45,6 @@ class RunLaw:
     discrepancy_sd: np.ndarray
     load_discrepancy_sd: np.ndarray
     request_cv: np.ndarray
-    tail_dof: np.ndarray
     num_requests: np.ndarray
 
     def latency(self, batch: np.ndarray) -> np.ndarray:
@@ -101,7 +100,7 @@ def run_law(data: xr.Dataset, draws: xr.Dataset, num_steps: np.ndarray | None = 
         Result of `to_dataset`.
     draws : xarray.Dataset
         Parameters with a dim ``sample``: fields of `CostCoefficients` (base or pair), ``log_boot``
-        (sweep), ``discrepancy_sd``, ``load_discrepancy_sd``, ``request_cv`` (base), ``tail_dof``,
+        (sweep), ``discrepancy_sd``, ``load_discrepancy_sd``, ``request_cv`` (base),
         and where acceptance was counted ``conditional_acceptance_rate`` (acceptance_group,
         position) and ``acceptance_request_sd``.
     num_steps : array of float, (sample, run), optional
@@ -195,7 +194,7 @@ def acceptance_of_runs(data: xr.Dataset, draws: xr.Dataset, runs: np.ndarray) ->
 
 
 def latency_log_density(data: xr.Dataset, draws: xr.Dataset) -> np.ndarray:
-    """Return the log density of each run's log latency, given its control, (sample, run).
+    """Return the log density of each run's log latency given control and boot, (sample, run).
 
     Parameters
     ----------
@@ -206,7 +205,7 @@ def latency_log_density(data: xr.Dataset, draws: xr.Dataset) -> np.ndarray:
 
     Notes
     -----
-    What `bayes_sd.likelihoods.latency_logp` computes in the graph.
+    The graph scores a sweep with its boot integrated out: `bayes_sd.likelihoods.latency_logp`.
     """
     law = run_law(data, draws)
     shape = (draws.sizes["sample"], data.sizes["run"])
@@ -214,7 +213,7 @@ def latency_log_density(data: xr.Dataset, draws: xr.Dataset) -> np.ndarray:
     residual = np.log(data["mean_e2e_s"].values) - np.log(law.latency(batch)) - law.log_boot
     elasticity = law.elasticity(batch)
     factor = 0.5 * np.log(law.one_minus_elasticity(elasticity) ** 2 + ELASTICITY_FLOOR**2)
-    return stats.t.logpdf(residual, law.tail_dof, scale=law.scale(elasticity)) + factor
+    return stats.norm.logpdf(residual, scale=law.scale(elasticity)) + factor
 
 
 def flat_draws(posterior: xr.Dataset, num_samples: int) -> xr.Dataset:

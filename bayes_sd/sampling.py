@@ -115,6 +115,7 @@ def sample(
         Groups ``posterior`` and ``sample_stats``. Blocks that share no parameter are independent
         given the data, so their draws stand side by side. The statistics of the first keep their
         names, those of another block end in ``_of_`` and its name; ``diverging`` tells of any.
+        Boot effects, which the density integrates out, are drawn given each draw: ``log_boot``.
     """
     blocks = [compiled] if isinstance(compiled, CompiledModel) else list(compiled)
     settings = {"draws": draws, "tune": tune, "chains": chains}
@@ -122,9 +123,8 @@ def sample(
         _sample_one(block, score_weight, seed, progressbar=progressbar, **settings)
         for seed, block in enumerate(blocks, start=random_seed)
     ]
-    if len(trees) == 1:
-        return trees[0]
     posterior = xr.merge([t["posterior"].to_dataset() for t in trees], compat="identical")
+    posterior = with_boots(posterior, np.random.default_rng([random_seed, len(trees)]))
     stats = trees[0]["sample_stats"].to_dataset()
     for block, tree in zip(blocks[1:], trees[1:], strict=True):
         own = tree["sample_stats"].to_dataset()
@@ -132,6 +132,24 @@ def sample(
         stats = stats.assign({new: own[old] for old, new in named.items()})
         stats["diverging"] = stats["diverging"] | own["diverging"]
     return xr.DataTree.from_dict({"posterior": posterior, "sample_stats": stats})
+
+
+def with_boots(posterior: xr.Dataset, rng: np.random.Generator) -> xr.Dataset:
+    """Return a posterior with draws of the boot effects in place of their mean and scale.
+
+    Parameters
+    ----------
+    posterior : xarray.Dataset
+        Draws of ``boot_mean`` and ``boot_scale`` (sweep), as `build_model` has them; one without
+        them is returned as it is.
+    rng : numpy.random.Generator
+        Source of randomness.
+    """
+    if "boot_mean" not in posterior:
+        return posterior
+    mean, scale = posterior["boot_mean"], posterior["boot_scale"]
+    boots = mean + scale * rng.standard_normal(mean.shape)
+    return posterior.drop_vars(["boot_mean", "boot_scale"]).assign(log_boot=boots)
 
 
 def _sample_one(

@@ -19,7 +19,6 @@ TOP_LEVEL = (
     "discrepancy_sd",
     "load_discrepancy_sd",
     "request_cv",
-    "tail_dof",
     "extrapolation_sd",
     "knee_width",
     "first_wait_steps",

@@ -88,5 +88,4 @@ def _population_start(
     for name in ("discrepancy_sd", "load_discrepancy_sd"):
         values[name] = np.full(data.sizes["base"], aside * priors[name].center)
     values["knee_width"] = np.full(data.sizes["base"], aside * priors["knee_width"].center)
-    values["tail_dof"] = np.array(aside * priors["tail_dof"].center)
     return values

@@ -10,7 +10,7 @@ import xarray as xr
 
 from bayes_sd.exceptions import FitFileError
 
-FORMAT = "bayes_sd fit 2"
+FORMAT = "bayes_sd fit 3"
 PACKED_DRAWS = "packed_draws"  # attribute of a fit whose draws are rounded to 32 bits
 
 

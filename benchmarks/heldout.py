@@ -97,7 +97,7 @@ def scenario_of_run(data: xr.Dataset, run: int) -> Scenario:
 def rate_at_latency(tree: xr.DataTree, scenario: Scenario, latency_s: float) -> float:
     """Return the median rate at which the model's law has a latency, requests per second."""
     configuration = resolve(tree, scenario)
-    low, high = np.full((2, *configuration.cell.tail_dof.shape), np.log([[1e-3], [1e5]]))
+    low, high = np.full((2, *configuration.cell.request_cv.shape), np.log([[1e-3], [1e5]]))
     for _ in range(40):
         middle = (low + high) / 2
         is_above = configuration.latency(np.exp(middle)) > latency_s

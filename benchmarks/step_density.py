@@ -34,7 +34,6 @@ FORMS: dict[str, dict[str, tuple[float, float]]] = {
     "no jumps": NO_JUMPS,
     "knee only": NO_JUMPS | NO_MIXED,
     "linear": NO_JUMPS | NO_MIXED | NO_KNEE,
-    "normal run errors": {"tail_dof": (1000.0, 10.0)},
     "no boot effect": {"boot_sd": (1e-5, 0.05)},
 }
 SPLITS = {False: "Sweeps held out", True: "The two highest loads of every sweep unseen"}

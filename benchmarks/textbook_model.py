@@ -24,7 +24,7 @@ from bayes_sd.exceptions import ArgumentError
 from bayes_sd.graph import costs_of_runs
 from bayes_sd.labels import experts_fraction
 from bayes_sd.least_squares import reference_lengths
-from bayes_sd.likelihoods import latency_scale, observe_latency
+from bayes_sd.likelihoods import ELASTICITY_FLOOR, latency_scale
 from bayes_sd.physics.jumps import JUMP_TOKENS
 from bayes_sd.physics.latency import latency_slope, request_latency
 from bayes_sd.population import draw, log_sizes
@@ -215,18 +215,17 @@ def _observe(
         name: draw(name, priors[name], dims="base")[data["base_of_run"].values] for name in ERRORS
     }
     draw("extrapolation_sd", priors["extrapolation_sd"])
-    observe_latency(
-        "log_latency",
-        observed["log_mean_e2e"],
-        location=pt.log(latency) + boot[data["sweep_of_run"].values],
-        scale=latency_scale(
+    pm.Normal(
+        pt.log(latency) + boot[data["sweep_of_run"].values],
+        latency_scale(
             **scales,
             num_requests=data["num_requests"].values,
             elasticity=elasticity,
             one_minus_elasticity=one_minus,
             arrival_noise=load.arrival_noise,
         ),
-        tail_dof=draw("tail_dof", priors["tail_dof"]),
-        one_minus_elasticity=one_minus,
-        weight=np.ones(data.sizes["run"]),
+        observed=observed["log_mean_e2e"],
+        dims="run",
     )
+    amplified = 0.5 * pt.log(one_minus**2 + ELASTICITY_FLOOR**2)
+    pm.Potential("change_of_variables", amplified)

@@ -39,8 +39,8 @@ GROUPS = {
     ),
     "errors": (
         (4.9, 1.55),
-        r"boot_sd|standard_boot|log_boot|discrepancy_sd|load_discrepancy_sd|request_cv"
-        r"|tail_dof|extrapolation_sd",
+        r"boot_sd|boot_mean|boot_scale|discrepancy_sd|load_discrepancy_sd|request_cv"
+        r"|extrapolation_sd",
         "boots and misfit\nof the law",
         "sweep, base",
     ),

@@ -86,7 +86,6 @@ def fake_fit(
             "request_cv": _same(request_cv, "base", data, shape),
             **(_spread(data, shape) if percentiles else {}),
             "acceptance_request_sd": (("chain", "draw"), np.full(shape, 1e-6)),
-            "tail_dof": (("chain", "draw"), np.full(shape, 8.0)),
             "extrapolation_sd": (("chain", "draw"), np.full(shape, extrapolation_sd)),
             "log_boot": _same(0.0, "sweep", data, shape),
         },
@@ -100,15 +99,15 @@ def fake_fit(
         "energy": (("chain", "draw"), rng.standard_normal(shape)),
         "depth": (("chain", "draw"), np.full(shape, 3)),
     }
-    density = np.log(100.0) + 0.1 * rng.standard_normal((*shape, data.sizes["run"]))
+    density = np.log(100.0) + 0.1 * rng.standard_normal((*shape, data.sizes["sweep"]))
     text = "Converged. The worst of all parameters: none, this is a fake."
     return xr.DataTree.from_dict(
         {
             "posterior": posterior,
             "sample_stats": xr.Dataset(stats, coords=dict(posterior[["chain", "draw"]].coords)),
             "log_likelihood": xr.Dataset(
-                {"log_latency": (("chain", "draw", "run"), density.astype("float32"))},
-                coords={"run": data["run"], **posterior[["chain", "draw"]].coords},
+                {"log_latency": (("chain", "draw", "sweep"), density.astype("float32"))},
+                coords={"sweep": data["sweep"], **posterior[["chain", "draw"]].coords},
             ),
             "observed_data": xr.Dataset(
                 {"log_latency": np.log(data["mean_e2e_s"])}, coords={"run": data["run"]}

@@ -23,11 +23,12 @@ NOISE = 0.02  # standard deviation of the step time's misfit, inside B = rate x 
 
 
 def grid_frame(log_latency, rate, num_requests=10**9):
-    """Return one sweep without speculation: the same rate, and a grid of latencies."""
+    """Return runs without speculation: the same rate, a grid of latencies, a boot for each."""
     row = simulated_frame(load_shares=(0.1,), draft_lengths=()).iloc[[0]]
     frame = pd.concat([row] * len(log_latency), ignore_index=True)
     return frame.assign(
         run_id=[f"run-{i}" for i in range(len(frame))],
+        sweep_id=[f"sweep-{i}" for i in range(len(frame))],
         request_rate_rps=rate,
         mean_e2e_s=np.exp(log_latency),
         num_requests=num_requests,
@@ -36,10 +37,10 @@ def grid_frame(log_latency, rate, num_requests=10**9):
 
 
 def point_of(model):
-    """Return the starting point, with a known misfit, nearly normal tails and no knee in sight."""
+    """Return the starting point, with a known misfit, hardly a boot and no knee in sight."""
     point = model.initial_point()
     point["discrepancy_sd_log__"] = np.log([NOISE])
-    point["tail_dof_log__"] = np.log(200.0)
+    point["boot_sd_log__"] = np.log([1e-9])
     point["log_knee_tokens"] = np.log([1e5])
     point["load_discrepancy_sd_log__"] = np.log([1e-6])  # noise of one kind, as simulated
     point["jump_share_logit"] = np.full((1, 3), -20.0)
@@ -76,9 +77,13 @@ def latency(costs, batch):
 def ordinates(log_latency, rate):
     """Return the model's log density of each run."""
     model = build_model(to_dataset(grid_frame(log_latency, rate)))
-    density = model.compile_logp(vars=[model["log_latency"]], sum=False, mode="FAST_COMPILE")
-    (values,) = density(point_of(model))
-    return values
+    density = model.compile_fn(
+        model.replace_rvs_by_values([model["latency_log_density"]])[0],
+        inputs=model.value_vars,
+        on_unused_input="ignore",
+        mode="FAST_COMPILE",
+    )(point_of(model))
+    return density[model.bayes_sd_data["sweep_of_run"].values]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ COSTS = (
     "log_prefill",
     "log_knee_tokens",
     "log_draft_fixed",
-    "standard_boot",
+    "boot_sd",
 )
 OWN = {"log_ttft": "first_wait_steps_log__"} | {
     f"{prefix}percentile_ratios": f"{prefix}spread_heterogeneity_log__"

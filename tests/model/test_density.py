@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy import integrate, stats
 
@@ -29,9 +30,9 @@ NAMES = (
     "discrepancy_sd",
     "load_discrepancy_sd",
     "request_cv",
-    "tail_dof",
-    "log_boot",
     "boot_sd",
+    "boot_mean",
+    "boot_scale",
     "latency_log_density",
 )
 
@@ -55,9 +56,9 @@ def at_a_point(model):
     return dict(zip([*NAMES, "logp"], values, strict=True)), point
 
 
-def _by_hand(values, data, *, jacobian=True, bonus=0):
-    """Log density of each run's latency: Student-t residual, elasticity by finite differences."""
-    total = []
+def _by_hand(values, data, *, jacobian=True, bonus=0, boot=True):
+    """Log density of each sweep, mean and sd of its boot; elasticity by finite differences."""
+    parts = []
     for r in range(data.sizes["run"]):
         run = data.isel(run=r)
         base, pair = int(run["base_of_run"]), int(run["pair_of_run"])
@@ -99,44 +100,93 @@ def _by_hand(values, data, *, jacobian=True, bonus=0):
         misfit = values["discrepancy_sd"][base] ** 2
         misfit += (elasticity * values["load_discrepancy_sd"][base]) ** 2
         scale = np.sqrt(misfit + noise / int(run["num_requests"]))
-        residual = (
-            np.log(float(run["mean_e2e_s"]))
-            - np.log(law(batch))
-            - values["log_boot"][int(run["sweep_of_run"])]
-        )
-        density = stats.t(values["tail_dof"], scale=scale).logpdf(residual)
-        if jacobian:
-            density += 0.5 * np.log(one**2 + ELASTICITY_FLOOR**2)
-        total.append(density)
-    return np.array(total)
+        residual = np.log(float(run["mean_e2e_s"])) - np.log(law(batch))
+        factor = 0.5 * np.log(one**2 + ELASTICITY_FLOOR**2) if jacobian else 0.0
+        parts.append((residual, scale, factor))
+    return _sweeps_by_hand(np.array(parts), data["sweep_of_run"].values, values["boot_sd"][0], boot)
+
+
+def _sweeps_by_hand(parts, sweep_of_run, boot_sd, boot):
+    """Density of each sweep as one multivariate normal; its boot by the rules of regression."""
+    found = []
+    for sweep in range(sweep_of_run.max() + 1):
+        if not (sweep_of_run == sweep).any():
+            found.append((0.0, 0.0, boot_sd))
+            continue
+        residual, scale, factor = parts[sweep_of_run == sweep].T
+        covariance = np.diag(scale**2) + (boot_sd**2 if boot else 0.0)
+        density = stats.multivariate_normal(cov=covariance).logpdf(residual) + factor.sum()
+        with_boot = np.full(len(residual), boot_sd**2)
+        mean = with_boot @ np.linalg.solve(covariance, residual)
+        variance = boot_sd**2 - with_boot @ np.linalg.solve(covariance, with_boot)
+        found.append((density, mean, np.sqrt(max(variance, 0.0))))
+    return np.array(found).T
 
 
 def test_density_is_the_written_one(at_a_point, data):
     values, _ = at_a_point
-    by_hand = _by_hand(values, data)
-    np.testing.assert_allclose(values["logp"], by_hand, rtol=1e-4, atol=1e-4)
+    by_hand, mean, scale = _by_hand(values, data)
+    assert len(by_hand) < data.sizes["run"]  # sweeps of several runs: boots are shared
+    np.testing.assert_allclose(values["logp"], by_hand.sum(), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(values["latency_log_density"], by_hand, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(values["boot_mean"], mean, rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(values["boot_scale"], scale, rtol=1e-4)
 
 
-@pytest.mark.parametrize("fault", [{"jacobian": False}, {"bonus": 1}])
+@pytest.mark.parametrize("fault", [{"jacobian": False}, {"bonus": 1}, {"boot": False}])
 def test_a_wrong_density_is_told_apart(at_a_point, data, fault):
     values, _ = at_a_point
-    wrong = _by_hand(values, data, **fault)
-    assert np.abs(values["logp"] - wrong).max() > 0.01
+    wrong = _by_hand(values, data, **fault)[0]
+    assert np.abs(values["latency_log_density"] - wrong).max() > 0.01
 
 
-def test_weight_zero_takes_a_run_out_and_nothing_else(model, at_a_point):
+@pytest.fixture(scope="module")
+def with_weights(model, at_a_point):
+    """A function of weights: density of all latencies, mean and scale of each boot."""
     _, point = at_a_point
-    density = model.compile_logp(vars=[model["log_latency"]], sum=False)
-    (whole,) = density(point)
-    weights = np.ones(len(whole))
-    weights[2] = 0.0
-    with model:
-        pm.set_data({"score_weight": weights})
-        (held_out,) = density(point)
-        pm.set_data({"score_weight": np.ones(len(whole))})
-    assert held_out[2] == 0.0
-    np.testing.assert_array_equal(np.delete(held_out, 2), np.delete(whole, 2))
+    wanted = [model["boot_mean"], model["boot_scale"]]
+    density = model.logp(vars=[model["log_latency"]], sum=True)
+    evaluate = model.compile_fn(
+        [density, *model.replace_rvs_by_values(wanted)],
+        inputs=model.value_vars,
+        point_fn=False,
+        on_unused_input="ignore",
+    )
+    size = len(model["score_weight"].eval())
+
+    def evaluated(held=()):
+        weights = np.ones(size)
+        weights[list(held)] = 0.0
+        with model:
+            pm.set_data({"score_weight": weights})
+            found = evaluate(*(point[v.name] for v in model.value_vars))
+            pm.set_data({"score_weight": np.ones(size)})
+        return found
+
+    return evaluated
+
+
+def test_weight_zero_takes_a_run_out_and_nothing_else(with_weights, at_a_point, data):
+    values, _ = at_a_point
+    sweeps = data["sweep_of_run"].values
+    held = 2
+    whole, without = with_weights()[0], with_weights([held])[0]
+    parts = _by_hand(values, data.isel(run=sweeps == sweeps[held]))
+    rest = np.flatnonzero((sweeps == sweeps[held]) & (np.arange(len(sweeps)) != held))
+    assert len(rest)
+    # What is lost is the density of the held run given the others of its sweep.
+    difference = parts[0][sweeps[held]] - _by_hand(values, data.isel(run=rest))[0][sweeps[held]]
+    assert whole - without == pytest.approx(difference, abs=1e-3)
+
+
+def test_a_sweep_that_is_held_out_has_a_boot_of_the_prior(with_weights, at_a_point, data):
+    values, _ = at_a_point
+    held = np.flatnonzero(data["sweep_of_run"].values == 1)
+    _, mean, scale = with_weights(held)
+    assert mean[1] == 0
+    assert scale[1] == pytest.approx(values["boot_sd"][0])
+    others = np.arange(len(mean)) != 1
+    np.testing.assert_allclose(mean[others], values["boot_mean"][others], rtol=1e-12)
 
 
 @pytest.mark.parametrize("with_factor", [True, False])
@@ -149,8 +199,10 @@ def test_density_of_latency_given_the_rate_integrates_to_one(with_factor):
         batch = rate * latency
         law = c1 + c2 * batch
         one = 1 - batch * c2 / law
-        logp = latency_logp(log_latency, np.log(law), scale, 8.0, one if with_factor else 1.0, 1.0)
-        return float(np.exp(logp.eval()))
+        residual, factor = log_latency - np.log(law), one if with_factor else 1.0
+        run = (np.array([x]) for x in (residual, scale, 0.005, factor, 1.0))
+        logp = latency_logp(*map(pt.as_tensor, run), np.array([0]))
+        return float(np.exp(logp.eval()[0]))
 
     grid = np.log(np.geomspace(4.0, 60.0, 161))
     total = integrate.trapezoid([density(x) for x in grid], grid)

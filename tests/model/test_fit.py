@@ -50,10 +50,10 @@ def test_a_fit_is_stamped(tree, data):
         assert re.fullmatch(r"\d+(\.\w+)+", attrs[f"version_{name}"]), name
 
 
-def test_log_likelihood_has_one_finite_value_per_draw_and_run(tree, data):
+def test_log_likelihood_has_one_finite_value_per_draw_and_sweep(tree, data):
     density = tree["log_likelihood"]["log_latency"]
-    assert density.dims == ("chain", "draw", "run")
-    assert dict(density.sizes) == {"chain": CHAINS, "draw": DRAWS, "run": data.sizes["run"]}
+    assert density.dims == ("chain", "draw", "sweep")
+    assert dict(density.sizes) == {"chain": CHAINS, "draw": DRAWS, "sweep": data.sizes["sweep"]}
     assert np.isfinite(density).all()
     assert density.dtype == np.float32
     assert "latency_log_density" not in tree["posterior"].data_vars

@@ -29,9 +29,9 @@ def test_what_is_not_known_must_be_given(tree):
         latency(tree)
     with pytest.raises(ArgumentError, match="drafter_params_b"):
         latency(tree, verifier_params_b=8.0, num_speculative_tokens=2, acceptance=0.7)
-    with pytest.raises(UnknownPairError, match="must be a fitted base"):
+    with pytest.raises(UnknownPairError, match=r"verifier .nobody. is unknown.*the fitted bases: "):
         latency(tree, verifier="nobody")
-    with pytest.raises(UnknownPairError, match="must be a fitted one"):
+    with pytest.raises(UnknownPairError, match=r"deployment .* is unknown.*the fitted ones: "):
         latency(tree, verifier_params_b=8.0, deployment="nowhere")
 
 

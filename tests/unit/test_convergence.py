@@ -18,7 +18,7 @@ def chains(rng):
     """Independent draws of two parameters: a good fit."""
     posterior = {
         "verify_fixed_s": (("chain", "draw", "base"), rng.normal(size=(CHAINS, DRAWS, 2))),
-        "tail_dof": (("chain", "draw"), rng.normal(size=(CHAINS, DRAWS))),
+        "first_wait_steps": (("chain", "draw"), rng.normal(size=(CHAINS, DRAWS))),
     }
     stats = {
         "diverging": (("chain", "draw"), np.zeros((CHAINS, DRAWS), dtype=bool)),
@@ -63,9 +63,9 @@ def test_a_stuck_chain_names_its_parameter(chains):
 
 
 def test_slow_chains_name_their_parameter(chains, rng):
-    values(chains, "tail_dof")[:] = np.cumsum(rng.normal(size=(CHAINS, DRAWS)), axis=1)
+    values(chains, "first_wait_steps")[:] = np.cumsum(rng.normal(size=(CHAINS, DRAWS)), axis=1)
     found = verdict(chains)
-    assert found.worst_ess_bulk == "tail_dof"
+    assert found.worst_ess_bulk == "first_wait_steps"
     assert found.ess_bulk < 400
 
 
@@ -100,16 +100,16 @@ def test_e_bfmi_is_that_of_the_worst_chain(chains):
 
 
 def test_draws_that_are_not_numbers_fail(chains):
-    values(chains, "tail_dof")[0, 3] = np.nan
+    values(chains, "first_wait_steps")[0, 3] = np.nan
     found = verdict(chains)
-    assert found.worst_r_hat == "tail_dof"
+    assert found.worst_r_hat == "first_wait_steps"
     assert found.r_hat == np.inf
 
 
 def test_chains_that_each_stand_still_at_another_place_fail(chains):
-    values(chains, "tail_dof")[:] = np.arange(CHAINS)[:, None]
+    values(chains, "first_wait_steps")[:] = np.arange(CHAINS)[:, None]
     found = verdict(chains)
-    assert found.worst_r_hat == "tail_dof"
+    assert found.worst_r_hat == "first_wait_steps"
     assert found.r_hat > 1e6
 
 
