@@ -13,9 +13,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-# Keeps the logarithm finite where the elasticity passes 1: an operating point that no open loop
-# holds. There the density is about 1e-2 of its usual size, so the sampler leaves, with a gradient.
-ELASTICITY_FLOOR = 1e-2
+# Where the elasticity passes 1 no open loop holds its operating point, and no prediction finds it:
+# the density fades there over this width of the elasticity, with a gradient that leads back.
+UNSTABLE_WIDTH = 0.02
+SMALLEST_EXPONENT = -30.0
 LOG_ROOT_TWO_PI = 0.5 * float(np.log(2 * np.pi))
 
 
@@ -65,6 +66,17 @@ def latency_scale(
     batch = ((1 - one_minus_elasticity) * arrival_noise) ** 2
     of_load = (elasticity * load_discrepancy_sd) ** 2
     return (discrepancy_sd**2 + of_load + (sampling + batch) / num_requests) ** 0.5
+
+
+def log_stable(one_minus_elasticity: Any) -> Any:
+    """Return the log of the factor of the change of variables, in the graph.
+
+    log(1 - e) where the elasticity e is well below 1, as at every stable operating point, and
+    (1 - e) / UNSTABLE_WIDTH, up to a constant, well above it.
+    """
+    ratio = one_minus_elasticity / UNSTABLE_WIDTH
+    near = pt.maximum(ratio, SMALLEST_EXPONENT)  # below, the logarithm of a sum is the exponent
+    return np.log(UNSTABLE_WIDTH) + pt.log(pt.softplus(near)) + ratio - near
 
 
 def sums_of_sweeps(values: Any, sweep_of_run: np.ndarray, num_sweeps: int) -> Any:
@@ -137,8 +149,12 @@ def latency_logp(
        one element of a given matrix. Annals of Mathematical Statistics 21.
     """
     precision, weighted = _sums(residual, scale, boot_sd, weight, sweep_of_run)
-    amplified = 0.5 * pt.log(one_minus_elasticity**2 + ELASTICITY_FLOOR**2)
-    alone = amplified - 0.5 * (residual / scale) ** 2 - pt.log(scale) - LOG_ROOT_TWO_PI
+    alone = (
+        log_stable(one_minus_elasticity)
+        - 0.5 * (residual / scale) ** 2
+        - pt.log(scale)
+        - LOG_ROOT_TWO_PI
+    )
     shrunk = 1 + boot_sd**2 * precision
     shared = 0.5 * (boot_sd * weighted) ** 2 / shrunk - 0.5 * pt.log(shrunk)
     return sums_of_sweeps(weight * alone, sweep_of_run, boot_sd.shape[0]) + shared

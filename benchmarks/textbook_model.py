@@ -24,7 +24,7 @@ from bayes_sd.exceptions import ArgumentError
 from bayes_sd.graph import costs_of_runs
 from bayes_sd.labels import experts_fraction
 from bayes_sd.least_squares import reference_lengths
-from bayes_sd.likelihoods import ELASTICITY_FLOOR, latency_scale
+from bayes_sd.likelihoods import latency_scale, log_stable
 from bayes_sd.physics.jumps import JUMP_TOKENS
 from bayes_sd.physics.latency import latency_slope, request_latency
 from bayes_sd.population import draw, log_sizes
@@ -227,5 +227,4 @@ def _observe(
         observed=observed["log_mean_e2e"],
         dims="run",
     )
-    amplified = 0.5 * pt.log(one_minus**2 + ELASTICITY_FLOOR**2)
-    pm.Potential("change_of_variables", amplified)
+    pm.Potential("change_of_variables", log_stable(pt.as_tensor(one_minus)))

@@ -11,7 +11,7 @@ import pytest
 from scipy import integrate
 
 from bayes_sd.data import to_dataset
-from bayes_sd.likelihoods import ELASTICITY_FLOOR
+from bayes_sd.likelihoods import UNSTABLE_WIDTH
 from bayes_sd.model import build_model
 from bayes_sd.physics.arrivals import met_by_arrivals
 from bayes_sd.physics.coefficients import CostCoefficients
@@ -115,7 +115,7 @@ def test_the_density_of_latency_at_a_fixed_rate_adds_up_to_one(near_capacity):
 def test_without_the_factor_it_adds_up_to_several(near_capacity):
     """Reject a model that scores the residual alone: high latency would be counted many times."""
     rate, grid, elasticity = near_capacity
-    factor = 0.5 * np.log((1 - elasticity) ** 2 + ELASTICITY_FLOOR**2)
+    factor = np.log(UNSTABLE_WIDTH * np.logaddexp(0, (1 - elasticity) / UNSTABLE_WIDTH))
     total = integrate.simpson(np.exp(ordinates(grid, rate) - factor), x=grid)
     assert total > 4
 

@@ -9,7 +9,7 @@ from scipy import integrate, stats
 from bayes_sd.acceptance_levels import rates_of_steps
 from bayes_sd.data import to_dataset
 from bayes_sd.exceptions import ArgumentError
-from bayes_sd.likelihoods import ELASTICITY_FLOOR, latency_logp
+from bayes_sd.likelihoods import UNSTABLE_WIDTH, latency_logp
 from bayes_sd.model import build_model
 from bayes_sd.physics.acceptance import expected_steps, expected_steps_renewal
 from bayes_sd.physics.arrivals import met_by_arrivals
@@ -101,7 +101,7 @@ def _by_hand(values, data, *, jacobian=True, bonus=0, boot=True):
         misfit += (elasticity * values["load_discrepancy_sd"][base]) ** 2
         scale = np.sqrt(misfit + noise / int(run["num_requests"]))
         residual = np.log(float(run["mean_e2e_s"])) - np.log(law(batch))
-        factor = 0.5 * np.log(one**2 + ELASTICITY_FLOOR**2) if jacobian else 0.0
+        factor = np.log(UNSTABLE_WIDTH * np.logaddexp(0, one / UNSTABLE_WIDTH)) if jacobian else 0.0
         parts.append((residual, scale, factor))
     return _sweeps_by_hand(np.array(parts), data["sweep_of_run"].values, values["boot_sd"][0], boot)
 
