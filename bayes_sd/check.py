@@ -73,6 +73,8 @@ def prior_predictive_latency(
         random_seed=random_seed,
         compile_kwargs={"mode": "FAST_COMPILE"},  # a few hundred draws: compiling is the cost
     )["prior"].to_dataset()
+    none = np.zeros((*(prior.sizes[d] for d in ("chain", "draw")), data.sizes["sweep"]))
+    prior = prior.assign(log_boot=(("chain", "draw", "sweep"), none))
     law = run_law(data, flat_draws(prior, draws))
     batch = data["effective_batch_observed"].values
     latency = law.latency(np.broadcast_to(batch, (draws, len(batch))))
