@@ -13,7 +13,7 @@ def demo(
     folder: Annotated[Path, typer.Option(help="Folder for the fit and the plots.")] = Path(
         "bayes-sd-demo"
     ),
-    draws: Draws = 900,
+    draws: Draws = 700,
     tune: Tune = 500,
     chains: Chains = 4,
     seed: Seed = 0,

@@ -54,7 +54,7 @@ def run_demo(
     folder: str | Path,
     *,
     progressbar: bool = True,
-    draws: int = 900,
+    draws: int = 700,
     tune: int = 500,
     chains: int = 4,
     random_seed: int = 0,
