@@ -7,9 +7,10 @@ import xarray as xr
 
 from bayes_sd.acceptance_levels import MARGINS, margin_labels, rates_of_steps
 from bayes_sd.exceptions import ArgumentError, DataError, UnknownPairError
+from bayes_sd.nearest import did_you_mean, nearest_first, unknown_label
 from bayes_sd.physics.acceptance import mean_acceptance_length, positional_acceptance
 from bayes_sd.posterior import find_label, flat_draws
-from bayes_sd.validate import nearest_names, whole_number
+from bayes_sd.validate import whole_number
 
 MEASURED, CROSSED, NEW = "measured", "new combination", "new level"
 
@@ -129,15 +130,8 @@ def _groups_of(constant: xr.Dataset, name: str) -> np.ndarray:
     group = find_label(name, groups)
     if group is not None:
         return np.array([group])
-    several = [label for label in groups + pairs if name.lower() in label.lower()]
-    near = several or nearest_names(name, groups + pairs) or (groups + pairs)[:5]
-    raise UnknownPairError(
-        f"pair or group {name!r} {'fits several' if several else 'is unknown'}. It must be one of "
-        "the fitted pairs or acceptance groups: "
-        + "; ".join(repr(label) for label in near[:5])
-        + ("; ..." if len(near) > 5 else "")
-        + ". fitted_pairs(tree) lists the pairs."
-    )
+    known = "the fitted pairs or acceptance groups"
+    raise UnknownPairError(unknown_label("pair or group", name, pairs + groups, known))
 
 
 def _wanted(
@@ -155,11 +149,11 @@ def _wanted(
         return own[0]
     known = sorted({str(label) for label in labels})
     if given not in known and not allow_new:
-        near = nearest_names(given, known) or known[:5]
+        listed = "; ".join(map(repr, nearest_first(given, known)))
+        asked = f" {did_you_mean(given, known)}".rstrip()
         raise UnknownPairError(
-            f"{margin} {given!r} is unknown. It must be one of those fitted: "
-            + "; ".join(repr(label) for label in near)
-            + ". For one that was never measured, drawn from the population: allow_new=True."
+            f"{margin} {given!r} is unknown.{asked} It must be one of those fitted: {listed}. For "
+            "one that was never measured, drawn from the population: allow_new=True."
         )
     return given
 

@@ -26,6 +26,7 @@ from bayes_sd.acceptance_levels import accepted_moments, rates_of_steps
 from bayes_sd.acceptance_likelihoods import SHARED, deviation_variance, squared_slope
 from bayes_sd.exceptions import ArgumentError, DataError, UnknownPairError
 from bayes_sd.live_counts import AcceptCounts
+from bayes_sd.nearest import unknown_label
 from bayes_sd.posterior import drawn, find_label
 from bayes_sd.validate import positive, whole_number
 
@@ -130,12 +131,14 @@ def _group_of(tree: xr.DataTree, name: str | None) -> tuple[int, str]:
                 "given: conjugate_acceptance(counts) updates a prior that you state."
             )
         found = int(groups[0]) if len(groups) == 1 else None
-    if found is None:
+    if found is None and (name is None or pair is not None):
         raise UnknownPairError(
-            "pair_or_group must name one acceptance group: "
-            + "; ".join(map(repr, labels[:5]))
-            + f". Got {name!r} instead."
+            f"pair_or_group must name one acceptance group: {'; '.join(map(repr, labels))}. "
+            f"Got {name!r} instead."
         )
+    if found is None:
+        known = "the acceptance groups that were counted, or their pairs"
+        raise UnknownPairError(unknown_label("pair or group", str(name), labels + pairs, known))
     return found, labels[found]
 
 

@@ -18,6 +18,7 @@ from bayes_sd.cli_compare import compare, next_run
 from bayes_sd.cli_demo import demo
 from bayes_sd.cli_drift import drift
 from bayes_sd.cli_fit import check, fit
+from bayes_sd.cli_fit_many import fit_many
 from bayes_sd.cli_help import ABOUT, epilog_of
 from bayes_sd.cli_output import INTERRUPTED, fail
 from bayes_sd.cli_pack import pack
@@ -43,7 +44,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(demo, read, fit, check, predict, choose, policy, capacity, compare, next_run),
+    *(demo, read, fit, fit_many, check, predict, choose, policy, capacity, compare, next_run),
     *(drift, report, pack, schema),
 )
 for command in COMMANDS:
@@ -104,7 +105,8 @@ def _usage(error: Exception) -> int:
         typer.echo(context.get_help() if context else message, err=True)
         return 2
     path = context.command_path if context else "bayes-sd"
-    return fail(f"{message.rstrip('.')}. See {path} --help")
+    message = message.rstrip(".")
+    return fail(f"{message}{'' if message.endswith('?') else '.'} See {path} --help")
 
 
 def main() -> None:

@@ -17,9 +17,10 @@ from bayes_sd.cli_options import (
     MaxNumSeqs,
     OutputLen,
     Pair,
+    Quiet,
     pair_or_only,
 )
-from bayes_sd.cli_output import show, spoken_warnings, tell, write_json
+from bayes_sd.cli_output import heading, show, spoken_warnings, tell, working, write_json
 from bayes_sd.exceptions import ArgumentError
 
 if TYPE_CHECKING:
@@ -79,14 +80,13 @@ def drift(
         int | None, typer.Option(help="Stop after so many windows.", metavar="N")
     ] = None,
     once: Annotated[bool, typer.Option(help="Stop after what is there, or one window.")] = False,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Watch a live server against a fit: which part moved.
 
     Says which draft length fits the load of now, too. Runs until Ctrl-C unless --once or
-    --windows is given.
-
-    Example: bayes-sd drift fit.nc --prometheus http://localhost:9090 --pair quick -k 3 --once
+    --windows is given; with --quiet the answer is shown at the end alone.
     """
     if (prometheus is None) == (metrics is None):
         raise ArgumentError("drift needs --prometheus URL or --metrics URL, one of them.")
@@ -99,6 +99,7 @@ def drift(
     with spoken_warnings() as said, ExitStack() as opened:
         from bayes_sd.drift import DriftMonitor
         from bayes_sd.live_source import page_windows, stored_windows
+        from bayes_sd.render import render_convergence
         from bayes_sd.scenario import Scenario
         from bayes_sd.storage import load
 
@@ -118,25 +119,34 @@ def drift(
             watch_load=rate is not None,
             window_s=window,
         )
-        watch = _Watch(tree, monitor, slo, windows, is_quiet=once or json)
-        watch.open(opened, log, serve_metrics, draft_length)
+        if not json:
+            show(render_convergence(monitor.note))
+        watch = _Watch(tree, monitor, slo, windows, is_shown=not (once or json or quiet))
+        watch.open(opened, log, serve_metrics, draft_length, quiet=quiet)
+        opened.enter_context(working("Reading windows.", quiet=quiet or not once))
         found = (
             stored_windows(prometheus, window, since, labels=labels, timeout_s=timeout)
             if prometheus is not None
             else page_windows(str(metrics), window, timeout_s=timeout)
         )
+        is_stopped = False
         try:
             watch.follow(found, is_stored=prometheus is not None, once=once)
         except KeyboardInterrupt:
-            tell(f"bayes-sd: stopped after {watch.count} window{'s' * (watch.count != 1)}.")
-            raise
+            is_stopped = True
     report, figures = watch.report, watch.figures
+    if is_stopped:  # by Ctrl-C, which is how an endless watch ends: what was found stays last
+        if not quiet:
+            tell(f"bayes-sd: stopped after {watch.count} window{'s' * (watch.count != 1)}.")
+        if report is not None and not json:
+            typer.echo(report.statement())
+        raise KeyboardInterrupt
     if report is None or figures is None:
         raise ArgumentError("no whole window was found: give a longer --since or shorter --window.")
     if json:
-        document = {"command": "drift", **report.to_dict(), **figures.to_dict()}
+        document = heading("drift", report.convergence) | report.to_dict() | figures.to_dict()
         write_json(document | {"warnings": said})
-    elif once:
+    elif once or quiet:
         show(table_of(report, figures))
         show(report.statement())
 
@@ -145,7 +155,7 @@ class _Watch:
     """The loop of the command: looks, windows, and what goes where."""
 
     def __init__(
-        self, tree: Any, monitor: Any, slo: str | None, most: int | None, *, is_quiet: bool
+        self, tree: Any, monitor: Any, slo: str | None, most: int | None, *, is_shown: bool
     ) -> None:
         from bayes_sd.live_figures import LATEST
         from bayes_sd.slo import as_slo
@@ -153,14 +163,20 @@ class _Watch:
         self._tree, self._monitor, self._most = tree, monitor, most
         self._slo = None if slo is None else as_slo(slo)
         self._latest: deque[Any] = deque(maxlen=LATEST)
-        self._screen = Screen(is_live=not is_quiet)
+        self._screen = Screen(is_live=is_shown)
         self._export: Any = None
         self.count = 0
         self.report: DriftReport | None = None
         self.figures: LiveFigures | None = None
 
     def open(
-        self, opened: ExitStack, log: Path | None, serve_metrics: str | None, draft_length: int
+        self,
+        opened: ExitStack,
+        log: Path | None,
+        serve_metrics: str | None,
+        draft_length: int,
+        *,
+        quiet: bool,
     ) -> None:
         """Open the log, the own metrics page and the screen."""
         self._log = opened.enter_context(WindowLog(log))
@@ -168,7 +184,8 @@ class _Watch:
             from bayes_sd.live_export import LiveExport
 
             self._export = opened.enter_context(LiveExport(serve_metrics, draft_length))
-            tell(f"bayes-sd: own metrics at {self._export.url}")
+            if not quiet:
+                tell(f"bayes-sd: own metrics at {self._export.url}")
         opened.enter_context(self._screen)
 
     def follow(self, found: "Iterator[Poll]", *, is_stored: bool, once: bool) -> None:

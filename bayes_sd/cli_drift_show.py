@@ -7,7 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from bayes_sd.cli_output import plain, show, tell
+import typer
+
+from bayes_sd.cli_output import plain, tell
 from bayes_sd.exceptions import ArgumentError
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ class Screen:
         if not self._is_live:
             return
         if self._live is None:
-            show(line_of(report, figures))
+            typer.echo(line_of(report, figures))  # one line, however long
         else:
             self._live.update(table_of(report, figures), refresh=True)
 

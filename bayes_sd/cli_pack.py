@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from bayes_sd.cli_options import FitFile, Json
-from bayes_sd.cli_output import show, spoken_warnings, write_json
+from bayes_sd.cli_options import FitFile, Json, Quiet
+from bayes_sd.cli_output import at_work, heading, show, write_json
 
 
 def pack(
@@ -21,16 +21,15 @@ def pack(
     max_size_mb: Annotated[
         float, typer.Option("--max-size-mb", help="Size that the file may have by default, MB.")
     ] = 5.0,
+    quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write a small file of a fit, for queries.
 
     It answers predict, choose, report and drift.
     The verdict on the whole fit goes with it. Keep the whole file for checks of the model.
-
-    Example: bayes-sd pack fit.nc -o small.nc
     """
-    with spoken_warnings() as said:
+    with at_work("Packing.", quiet=quiet) as said:
         from bayes_sd.decide import convergence_note
         from bayes_sd.packing import thin_for_queries
         from bayes_sd.render import render_convergence
@@ -43,17 +42,8 @@ def pack(
         size, before = written.stat().st_size, fit_file.stat().st_size
     kept, of = (int(packed.attrs[name]) for name in ("packed_draws", "packed_of_draws"))
     if json:
-        document = {
-            "command": "pack",
-            "converged": not note,
-            "convergence": note,
-            "file": str(written),
-            "size_bytes": size,
-            "draws": kept,
-            "draws_of_fit": of,
-            "warnings": said,
-        }
-        write_json(document)
+        document = heading("pack", note, file=str(written), size_bytes=size)
+        write_json(document | {"draws": kept, "draws_of_fit": of, "warnings": said})
         return
     show(render_convergence(note))
     show(f"Wrote {written}: {kept} of {of} draws, {size / 1e6:.2f} MB (was {before / 1e6:.2f} MB).")

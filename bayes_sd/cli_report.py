@@ -46,6 +46,14 @@ def report(
     input_len: InputLen = None,
     output_len: OutputLen = None,
     max_num_seqs: MaxNumSeqs = MAX_NUM_SEQS,
+    slo: Annotated[
+        str | None,
+        typer.Option(
+            help="Objective that the page begins with, as 'e2e_p95 <= 2'; its reader may type "
+            "another.",
+            metavar="TERM",
+        ),
+    ] = None,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = (
         "Latency of speculative decoding"
     ),
@@ -83,6 +91,7 @@ def report(
             scenarios=scenarios,
             loads=loads or None,
             draft_lengths=draft_length,
+            slo=slo,
             title=title,
             random_seed=seed,
             progress=None if quiet else tell,

@@ -11,8 +11,8 @@ from bayes_sd.cli_output import write_json
 from bayes_sd.validate import one_of
 
 COMMANDS = (
-    *("demo", "read", "fit", "check", "predict", "choose"),
-    *("policy", "capacity", "compare", "next-run", "report", "drift"),
+    *("demo", "read", "fit", "fit-many", "check", "predict", "choose"),
+    *("policy", "capacity", "compare", "next-run", "report", "drift", "pack"),
 )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from bayes_sd.exceptions import DataError
 from bayes_sd.schema import column
-from bayes_sd.validate import nearest_names, one_of
+from bayes_sd.validate import one_of
 
 
 def _find(name: str) -> Traversable:
@@ -94,9 +94,7 @@ def load_scaling_study(verifiers: Iterable[str] | None = None) -> pd.DataFrame:
     wanted = [verifiers] if isinstance(verifiers, str) else list(verifiers)
     present = sorted(frame["verifier"].unique())
     for name in wanted:
-        near = nearest_names(name, [p.split("/")[-1] for p in present], 1)
-        full = [p for p in present if near and p.endswith(near[0])]
-        one_of(name, present, f"verifiers (nearest: {full[0]})" if full else "verifiers")
+        one_of(name, present, "verifiers")
     return frame[frame["verifier"].isin(wanted)].reset_index(drop=True)
 
 
@@ -223,3 +221,35 @@ def load_h200_70b() -> pd.DataFrame:
     {'none': 64, 'eagle3': 8}
     """
     return _load("h200_70b.csv.gz")
+
+
+def load_vllm_cpu_windows() -> pd.DataFrame:
+    """Live metrics recorded during the runs of `load_vllm_cpu`, one window of 30 s per run.
+
+    What the server itself said: its counters before and after each run, and its gauge of running
+    requests once a second. Bursts and the configuration whose draft length changes are left out.
+
+    Returns
+    -------
+    pandas.DataFrame, one row per window
+        Columns are the fields of `bayes_sd.LiveWindow`, so that the rows of one server are what
+        `bayes_sd.check_drift` takes. The index is ``(sweep_id, run_id)``, in the order of time
+        within a sweep, which is one server start.
+
+    Notes
+    -----
+    Source and licence as `load_vllm_cpu`. ``duration_s`` is from the first request to the last
+    answer, so a window holds its own rise and drain. ``end_s`` is the client's clock, and
+    ``process_start_s`` the beginning of a sweep's first run.
+
+    Examples
+    --------
+    >>> windows = load_vllm_cpu_windows().loc["dense_a85_k3_rep5"]
+    >>> len(windows), windows["accepted"].iloc[0]
+    (7, (248.0, 197.0, 166.0))
+    """
+    with _find("vllm_cpu_windows.csv.gz").open("rb") as stream:
+        frame = pd.read_csv(stream, compression="gzip", dtype={"accepted": "str"})
+    counts = frame["accepted"].fillna("").str.split(";")
+    frame["accepted"] = [tuple(float(count) for count in row if count) for row in counts]
+    return frame.set_index(["sweep_id", "run_id"])

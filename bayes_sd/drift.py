@@ -181,6 +181,8 @@ def check_drift(
     Returns
     -------
     DriftReport
+        The parts that moved, in the order in which they were told, and by window of each part the
+        ratio of measured to expected and its score: alarm at 1.
 
     Raises
     ------

@@ -94,13 +94,13 @@ class DriftWatch:
         innovation, variance = self.cost.see(log_cost, loadings, noise)
         told = {"cost": self.detectors["cost"].see(innovation, variance)}
         moved = {"cost": innovation}
-        self.variance["cost"] = float(np.nanmedian(variance))
+        self._keep_variance("cost", innovation, variance)
         self._watch_boot()
         residual, spread = self._length_residual(batch)
         innovation, variance = self.length.see(residual, np.ones((len(residual), 1)), spread)
         told["acceptance"] = self.detectors["acceptance"].see(innovation, variance)
         moved["acceptance"] = innovation
-        self.variance["acceptance"] = float(np.nanmedian(variance))
+        self._keep_variance("acceptance", innovation, variance)
         expected = (math.nan if self._rate is None else self._rate) * batch.duration_s
         told["load"] = self.detectors["load"].add(
             load_increments(batch.num_arrivals, expected, self.tolerance)
@@ -108,6 +108,12 @@ class DriftWatch:
         with np.errstate(divide="ignore"):
             moved["load"] = np.log(batch.num_arrivals / expected)
         return moved, told
+
+    def _keep_variance(self, part: str, innovation: Floats, variance: Floats) -> None:
+        """Remember how well a part was last known, where it was seen at all."""
+        seen = variance[np.isfinite(innovation)]
+        if len(seen):
+            self.variance[part] = float(np.median(seen))
 
     def _watch_boot(self) -> None:
         """Compare the boot since a restart with the one before."""

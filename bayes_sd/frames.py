@@ -12,6 +12,7 @@ from bayes_sd.exceptions import (
     SchemaError,
     UnknownColumnWarning,
 )
+from bayes_sd.nearest import nearest_names
 from bayes_sd.run_checks import (
     identity_problems,
     load_problems,
@@ -23,7 +24,7 @@ from bayes_sd.run_checks import (
 from bayes_sd.schema import COLUMNS, column_names
 from bayes_sd.schema_columns import Column
 from bayes_sd.unit_checks import check_units
-from bayes_sd.validate import Problem, name_rows, nearest_names, raise_problems
+from bayes_sd.validate import Problem, name_rows, raise_problems
 
 # Names that people use elsewhere, for the hints in messages only: nothing is renamed by itself.
 OTHER_NAMES = {

@@ -102,6 +102,8 @@ def recommend_live(
     Returns
     -------
     LiveRecommendation
+        The draft length to run, whether that is a switch, the rate that it is for, requests per
+        second, and the decision behind it: P(best) and expected regret of each candidate.
 
     Raises
     ------

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import pandas as pd
 
 from bayes_sd.exceptions import ArgumentError
+from bayes_sd.nearest import did_you_mean, nearest_first
 from bayes_sd.validate import not_negative, positive
 
 
@@ -120,10 +121,17 @@ def windows_of(live: object) -> list[LiveWindow]:
     if isinstance(live, pd.DataFrame):
         allowed = [field.name for field in fields(LiveWindow)]
         unknown = [str(name) for name in live.columns if name not in allowed]
-        if unknown or "duration_s" not in live.columns:
+        if unknown:
+            listed = ", ".join(nearest_first(unknown[0], allowed))
+            advice = f"{did_you_mean(unknown[0], allowed)} Rename it, or take it out.".lstrip()
             raise ArgumentError(
-                f"a table of live windows must have duration_s, and besides only {allowed}. Got "
-                f"{[str(name) for name in live.columns]} instead."
+                f"a column of live windows must be one of {listed}. Got {unknown[0]!r} instead. "
+                f"{advice}"
+            )
+        if "duration_s" not in live.columns:
+            raise ArgumentError(
+                "a table of live windows must have the column duration_s. Got "
+                f"{', '.join(map(str, live.columns)) or 'none'} instead."
             )
         rows = live.to_dict(orient="records")
         found = [LiveWindow(**{str(name): value for name, value in row.items()}) for row in rows]

@@ -274,7 +274,9 @@ def _least(rates: Floats, each: float, minimum: int) -> Floats:
     if each == 0 or math.isinf(each):
         return np.maximum(np.where(rates > 0, 1.0 if each else np.inf, 0.0), minimum)
     number = np.ceil(rates / each)
-    number = np.where(rates > number * each, number + 1, number)  # rounding of the division
+    # The division is rounded, up or down.
+    number = np.where(rates <= (number - 1) * each, number - 1, number)
+    number = np.where(rates > number * each, number + 1, number)
     return np.maximum(number, minimum)
 
 

@@ -21,7 +21,9 @@ from bayes_sd.exceptions import ArgumentError, BayesSdError
 from bayes_sd.report_grid import settings_of
 from bayes_sd.report_numbers import numbers_of
 from bayes_sd.report_provenance import provenance_of
+from bayes_sd.report_requests import RULES, objective_of, page_draws, requests_of
 from bayes_sd.scenario import Scenario
+from bayes_sd.slo import Slo, as_slo
 from bayes_sd.validate import whole_number
 
 INSTALL = (
@@ -37,6 +39,7 @@ def write_report(
     scenarios: Sequence[Scenario] | None = None,
     loads: Sequence[float] | None = None,
     draft_lengths: Sequence[int] | None = None,
+    slo: Slo | str | None = None,
     title: str = TITLE,
     random_seed: int = 0,
     progress: Callable[[str], None] | None = None,
@@ -45,7 +48,9 @@ def write_report(
 
     The page holds predictions on a grid of loads, computed here; its sliders move from one point
     of the grid to the next, and nothing is interpolated. Probabilities that a limit is met are
-    shares of all draws, at the limits that its slider offers.
+    shares of all draws, at the limits that its slider offers. An objective of one's own may be
+    typed: P(SLO met), the share of requests that meet it, goodput, and the draft length for them
+    are worked out on the page, from as many draws of the fit as it has room for.
 
     Parameters
     ----------
@@ -61,6 +66,9 @@ def write_report(
         little above capacity.
     draft_lengths : sequence of int, optional
         By default 0 (off) and those measured with the pair.
+    slo : Slo or str, optional
+        The objective that the page begins with, such as ``"e2e_p95 <= 2.0"``; its reader may type
+        another. By default one on p95 of the first pair.
     title : str
         Heading of the page.
     random_seed : int
@@ -71,11 +79,13 @@ def write_report(
     Returns
     -------
     pathlib.Path
+        The file written: one page of HTML.
 
     Raises
     ------
     ArgumentError, UnknownPairError, DataError
-        As `predict_latency`; or if the file cannot be written, or a library is missing.
+        As `predict_latency` and `slo_attainment`; or if the file cannot be written, or a library
+        is missing.
 
     Warns
     -----
@@ -99,32 +109,41 @@ def write_report(
             "Make it first."
         )
     _libraries()
+    asked = None if slo is None else as_slo(slo)
     warn_first(tree)
     settings, left_out = settings_of(tree, scenarios, loads, draft_lengths, random_seed=random_seed)
-    numbers = []
+    numbers, few = [], page_draws(tree, settings)
     for i, setting in enumerate(settings):
         if progress is not None:
             progress(f"{i + 1} of {len(settings)}: {setting.pair}, {setting.label}")
-        numbers.append(numbers_of(tree, setting, random_seed=random_seed))
+        found = numbers_of(tree, setting, random_seed=random_seed)
+        numbers.append(found | {"requests": requests_of(few, setting, random_seed=random_seed)})
     about = provenance_of(tree) | {"left_out": left_out, "random_seed": random_seed}
-    _write_whole(target, render_page(numbers, about, convergence_note(tree), title))
+    objective = objective_of(tree, settings, numbers, asked)
+    _write_whole(target, render_page(numbers, about, convergence_note(tree), objective, title))
     return target
 
 
 def render_page(
-    settings: list[dict[str, Any]], about: dict[str, Any], note: str, title: str = TITLE
+    settings: list[dict[str, Any]],
+    about: dict[str, Any],
+    note: str,
+    objective: str,
+    title: str = TITLE,
 ) -> str:
     """Return the page as HTML.
 
     Parameters
     ----------
     settings : list of dict
-        Results of `bayes_sd.report_numbers.numbers_of`.
+        Results of `bayes_sd.report_numbers.numbers_of`, with ``requests``.
     about : dict
         Result of `bayes_sd.report_provenance.provenance_of`, with ``left_out`` and
         ``random_seed``.
     note : str
         What must be said first about the fit; empty if it passed.
+    objective : str
+        The objective that the page begins with.
     title : str
         Heading.
 
@@ -143,6 +162,7 @@ def render_page(
         f"(() => {{\n{bundle}\n}})();",  # its names are its own
         _asset("charts.js"),
         _asset("tables.js"),
+        _asset("objective.js"),
         _asset("report.js"),
     ]
     scripts = [text.replace("</script", "<\\/script") for text in scripts]
@@ -161,7 +181,7 @@ def render_page(
             version=_version(),
             style=safe(_asset("style.css")),
             scripts=[safe(text) for text in scripts],
-            data=packed_json({"settings": settings}),
+            data=packed_json({"settings": settings, "objective": objective, "rules": RULES}),
         )
     )
 

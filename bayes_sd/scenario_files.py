@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from bayes_sd.exceptions import ArgumentError, FormatError, SchemaError
+from bayes_sd.nearest import did_you_mean, nearest_first
 from bayes_sd.scenario import Scenario
-from bayes_sd.validate import nearest_names
 
 NAME = "name"
 LOADS = ("request_rate_rps", "concurrency")
@@ -123,11 +123,11 @@ def _check_names(file: Path, names: list[str]) -> None:
     allowed = (NAME, *FIELDS)
     for number, name in enumerate(names, 1):
         if name not in allowed:
-            near = nearest_names(name, allowed, 1)
-            advice = f"Did you mean '{near[0]}'? " if near else ""
+            listed = ", ".join(nearest_first(name, allowed))
+            advice = f"{did_you_mean(name, allowed)} Rename it, or take it out.".lstrip()
             raise SchemaError(
-                f"{file}, line 1, column {number}: a column must be one of {', '.join(allowed)}. "
-                f"Got {name!r} instead. {advice}Rename it, or take it out."
+                f"{file}, line 1, column {number}: a column must be one of {listed}. "
+                f"Got {name!r} instead. {advice}"
             )
         if names.index(name) != number - 1:
             raise SchemaError(

@@ -5,6 +5,7 @@ A column that is not required may be missing, and its cells may be blank; a blan
 the source does not give the figure.
 """
 
+from bayes_sd.nearest import did_you_mean, nearest_first
 from bayes_sd.schema_columns import (
     Column,
     amount,
@@ -240,5 +241,7 @@ def column(name: str) -> Column:
     '1/s'
     """
     if name not in _BY_NAME:
-        raise KeyError(f"no column '{name}' in the schema; see bayes_sd.schema.column_names()")
+        listed = ", ".join(nearest_first(name, _BY_NAME))
+        asked = f" {did_you_mean(name, _BY_NAME)}".rstrip()
+        raise KeyError(f"no column '{name}' in the schema.{asked} Its columns are: {listed}.")
     return _BY_NAME[name]

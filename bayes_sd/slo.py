@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from bayes_sd.exceptions import ArgumentError
-from bayes_sd.validate import nearest_names, one_of, positive
+from bayes_sd.nearest import nearest_first, nearest_names
+from bayes_sd.validate import one_of, positive
 
 LATENCIES = ("e2e", "ttft", "tpot")
 OPERATORS = ("<=", "<")
@@ -198,7 +199,6 @@ def _names(name: str, text: str) -> tuple[str, str]:
     words = [word for word in re.split(r"[\s_\-]+", name.lower()) if word]
     latencies = [word for word in words if word in LATENCIES]
     others = [word for word in words if word not in LATENCIES]
-    wanted = f"one of {', '.join(LATENCIES)} and mean or a percentile such as p95"
     if len(latencies) == 1 and len(others) == 1:
         return latencies[0], _statistic(others[0])
     if len(latencies) == 1 and not others:
@@ -207,6 +207,8 @@ def _names(name: str, text: str) -> tuple[str, str]:
             f"{latencies[0]}_mean, {latencies[0]}_p95. Got {text!r} instead."
         )
     near = [match for word in others for match in nearest_names(word, LATENCIES, 1)]
+    listed = ", ".join(nearest_first(near[0] if near else "", LATENCIES))
+    wanted = f"one of {listed} and mean or a percentile such as p95"
     advice = f"Did you mean '{near[0]}'?" if near and not latencies else EXAMPLE
     raise ArgumentError(f"a term of an SLO must name {wanted}. Got {text!r} instead. {advice}")
 

@@ -8,11 +8,11 @@ import numpy.typing as npt
 import xarray as xr
 
 from bayes_sd.exceptions import ArgumentError
+from bayes_sd.nearest import did_you_mean, nearest_first
 from bayes_sd.predict import predict_latency, predict_quantiles
 from bayes_sd.scenario import Scenario
 from bayes_sd.slo import Slo, as_slo
 from bayes_sd.slo_draws import request_shares, slo_draws
-from bayes_sd.validate import nearest_names
 
 Floats = npt.NDArray[np.float64]
 
@@ -20,6 +20,7 @@ UTILITIES = ("mean", "p50", "p90", "p95", "p99", "slo", "goodput", "cost", "cvar
 NEEDS_SLO = ("slo", "goodput")
 PERCENTILE = re.compile(r"p(\d{1,2}(?:\.\d+)?)")
 TAIL_SHARE = 0.1  # cvar is the mean over the worst tenth of the draws
+SHARE_DIGITS = 6  # of goodput: shares that differ by less than a request in a million are the same
 MEANING = {
     "mean": "mean latency",
     "slo": "P(SLO met)",
@@ -64,11 +65,9 @@ def check_utility(utility: str, slo: Slo | str | None, scenario: Scenario) -> Sl
     """
     is_percentile = isinstance(utility, str) and PERCENTILE.fullmatch(utility) is not None
     if utility not in UTILITIES and not (is_percentile and 0 < float(utility[1:]) < 100):
-        near = nearest_names(str(utility), UTILITIES, 1)
-        advice = f" Did you mean '{near[0]}'?" if near else ""
-        raise ArgumentError(
-            f"utility must be one of {', '.join(UTILITIES)}. Got {utility!r} instead.{advice}"
-        )
+        listed = ", ".join(nearest_first(utility, UTILITIES))
+        advice = f" {did_you_mean(utility, UTILITIES)}".rstrip()
+        raise ArgumentError(f"utility must be one of {listed}. Got {utility!r} instead.{advice}")
     if (slo is not None) != (utility in NEEDS_SLO):
         raise ArgumentError(
             f"utility '{utility}' must come with slo=, such as slo='e2e_p95 <= 2.0'. Got none."
@@ -116,7 +115,9 @@ def losses_of(
         Ratios count: 1 - lowest / loss is the regret. ``mean``, ``cvar`` and percentiles: s.
         ``slo``: 1 where the objective is met, else infinite, so that the expected regret is the
         probability that another candidate meets it and this one does not. ``goodput``: seconds per
-        request within the objective. ``cost``: server seconds per answer token, L / (B tokens).
+        request within the objective, whose share is rounded to six digits: where nearly every
+        request is within it, candidates tie. ``cost``: server seconds per answer token,
+        L / (B tokens).
 
     Raises
     ------
@@ -138,7 +139,7 @@ def losses_of(
     draws = slo_draws(tree, arms, slo, random_seed=random_seed)
     if utility == "slo":
         return np.where(draws.met, 1.0, np.inf)
-    share = request_shares(draws, random_seed)
+    share = np.round(request_shares(draws, random_seed), SHARE_DIGITS)
     rate = np.array([s.load for s in arms])
     if arms[0].concurrency is not None:
         rate = rate / np.where(np.isfinite(draws.e2e_s), draws.e2e_s, np.inf)

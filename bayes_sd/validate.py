@@ -3,14 +3,14 @@
 Every message reads "NAME must be ... Got ... instead." and then says what to do.
 """
 
-import difflib
 import math
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bayes_sd.exceptions import ArgumentError, BayesSdError
+from bayes_sd.nearest import did_you_mean, nearest_first
 
 
 @dataclass(frozen=True)
@@ -65,30 +65,6 @@ def raise_problems(problems: Sequence[Problem], error: type[BayesSdError], subje
     raise error(f"{subject} has {len(problems)} problems:\n{lines}", rows=rows, problems=problems)
 
 
-def nearest_names(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
-    """Return the candidates that are spelled most like a name, best first.
-
-    Parameters
-    ----------
-    name : str
-        What was written.
-    candidates : iterable of str
-        What could have been meant.
-    limit : int, default 3
-        At most so many names.
-
-    Examples
-    --------
-    >>> nearest_names("eagel3", ["eagle", "eagle3", "mtp"], limit=2)
-    ['eagle3', 'eagle']
-    """
-    lowered: dict[str, str] = {}
-    for candidate in candidates:
-        lowered.setdefault(str(candidate).lower(), str(candidate))
-    matches = difflib.get_close_matches(str(name).lower(), list(lowered), n=limit, cutoff=0.6)
-    return [lowered[match] for match in matches]
-
-
 def _wrong(name: str, expected: str, value: object, advice: str = "") -> ArgumentError:
     message = f"{name} must be {expected}. Got {value!r} instead."
     return ArgumentError(f"{message} {advice}".strip())
@@ -119,7 +95,7 @@ def one_of(value: Any, allowed: Sequence[Any], name: str) -> Any:
     Raises
     ------
     ArgumentError
-        If the value is not among them; the message names the nearest spelling.
+        If the value is not among them; the message names the nearest first, then all others.
 
     Examples
     --------
@@ -128,9 +104,10 @@ def one_of(value: Any, allowed: Sequence[Any], name: str) -> Any:
     """
     if any(type(value) is type(option) and value == option for option in allowed):
         return value
-    near = nearest_names(value, [str(a) for a in allowed], 1) if isinstance(value, str) else []
-    advice = f"Did you mean '{near[0]}'?" if near else ""
-    raise _wrong(name, "one of " + ", ".join(repr(a) for a in allowed), value, advice)
+    texts = isinstance(value, str) and all(isinstance(option, str) for option in allowed)
+    listed = nearest_first(value, allowed) if texts else allowed
+    advice = did_you_mean(value, allowed) if texts else ""
+    raise _wrong(name, "one of " + ", ".join(repr(each) for each in listed), value, advice)
 
 
 def finite_number(value: Any, name: str) -> float:

@@ -2,16 +2,23 @@
 
 Usage: python data/convert.py FOLDER
 
-FOLDER holds ``public_runs.csv`` and ``vllm_cpu/runs.csv``. Only names, constants that the sources
-state, and the layout change; every figure is written as it is in the source.
+FOLDER holds ``public_runs.csv``, ``vllm_cpu/runs.csv`` and ``vllm_cpu/raw``. Only names, constants
+that the sources state, and the layout change; every figure is written as it is in the source. The
+windows of live metrics are cut from the raw pages and gauges.
 """
 
 import argparse
 import gzip
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pandas as pd
 
+from bayes_sd.prometheus_windows import window_between
+from bayes_sd.readers.content import Content
+from bayes_sd.readers.gauges import samples
+from bayes_sd.readers.metrics_page import parse_page
 from bayes_sd.schema import COLUMNS
 
 HERE = Path(__file__).resolve().parent
@@ -43,6 +50,11 @@ def write(frame: pd.DataFrame, name: str) -> None:
     for entry in COLUMNS:
         if entry.name in table and entry.dtype == "int":
             table[entry.name] = table[entry.name].astype("Int64")
+    pack(table, name)
+
+
+def pack(table: pd.DataFrame, name: str) -> None:
+    """Write a table as packed text."""
     text = table.to_csv(index=False, lineterminator="\n").encode()
     with (HERE / name).open("wb") as out, gzip.GzipFile("", "wb", 9, out, mtime=0) as packed:
         packed.write(text)
@@ -145,8 +157,43 @@ def vllm_cpu(runs: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
+def vllm_cpu_windows(raw: Path) -> pd.DataFrame:
+    """Cut one window of live metrics from each run at a fixed draft length and an open load."""
+    rows = []
+    for result in sorted(raw.glob("*/rep*_rate*.json")):
+        configuration, run = result.parent.name, result.stem
+        if not configuration.endswith("_dyn") and not run.endswith("inf"):
+            sweep = f"{configuration}_{run.split('_')[0]}"
+            rows.append({"sweep_id": sweep, "run_id": f"{configuration}_{run}"} | window_of(result))
+    frame = pd.DataFrame(rows).sort_values(["sweep_id", "end_s"], ignore_index=True)
+    begun = (frame["end_s"] - frame["duration_s"]).groupby(frame["sweep_id"]).transform("min")
+    return frame.assign(process_start_s=begun.round())
+
+
+def window_of(result: Path) -> dict[str, object]:
+    """Return what the server's own metrics say of one run, from its first request to its last."""
+    run = json.loads(result.read_text())
+    before, after = result.with_suffix(".metrics.txt").read_text().split("# after")
+    pages = [parse_page(text, name) for text, name in ((before, "before"), (after, "after"))]
+    counted = window_between(pages, duration_s=run["duration"])
+    gauges = samples(Content(result.with_suffix(".gauges.jsonl")))
+    time_s = gauges[:, 0] - gauges[(gauges[:, 1] + gauges[:, 2] > 0).argmax(), 0]
+    running = pd.Series(gauges[(time_s >= 0) & (time_s <= run["duration"]), 1])
+    return {
+        "duration_s": round(run["duration"], 3),
+        "num_requests": int(counted.num_requests),
+        "mean_e2e_s": round(counted.mean_e2e_s, 6),
+        "mean_running_requests": round(running.mean(), 4),
+        "var_running_requests": round(running.var(), 4),
+        "num_gauge_samples": len(running),
+        "num_drafts": counted.num_drafts if counted.accepted else None,
+        "accepted": ";".join(f"{count:.0f}" for count in counted.accepted),
+        "end_s": datetime.strptime(run["date"], "%Y%m%d-%H%M%S").replace(tzinfo=UTC).timestamp(),
+    }
+
+
 def main() -> None:
-    """Read the folder named on the command line and write the four files beside this script."""
+    """Read the folder named on the command line and write the files beside this script."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
@@ -155,6 +202,7 @@ def main() -> None:
     write(atom_moe(public), "atom_moe.csv.gz")
     write(h200_70b(public), "h200_70b.csv.gz")
     write(vllm_cpu(pd.read_csv(folder / "vllm_cpu" / "runs.csv")), "vllm_cpu.csv.gz")
+    pack(vllm_cpu_windows(folder / "vllm_cpu" / "raw"), "vllm_cpu_windows.csv.gz")
 
 
 if __name__ == "__main__":

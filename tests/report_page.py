@@ -28,6 +28,33 @@ def evil_fit():
 
 
 def embedded(html):
-    """Return the numbers that a page holds."""
+    """Return the numbers of the settings that a page holds."""
+    return page_of(html)["settings"]
+
+
+def page_of(html):
+    """Return everything that a page holds."""
     block = re.search(r'<script type="application/gzip;base64" id="report-data">(.*?)<', html)
-    return json.loads(gzip.decompress(base64.b64decode(block.group(1))))["settings"]
+    return json.loads(gzip.decompress(base64.b64decode(block.group(1))))
+
+
+# Scripts for a browser: set controls and read what is shown; the settings; wait for the charts.
+CHOOSE = """
+for (const [id, value] of Object.entries(arguments[0])) {
+  const control = document.getElementById(id);
+  control.value = String(value);
+  control.dispatchEvent(new Event('input', {bubbles: true}));
+}
+const cards = Object.fromEntries(
+  [...document.querySelectorAll('dl.cards dd')].map((d) => [d.dataset.name, d.dataset.value]));
+const rows = [...document.querySelectorAll('#drafts tbody tr')].map(
+  (line) => [...line.cells].map((cell) => cell.dataset.value));
+const told = Object.fromEntries(['choice-text', 'objective-text', 'slo-message'].map(
+  (id) => [id, document.getElementById(id).textContent]));
+return {cards, rows, told, invalid: document.getElementById('slo').getAttribute('aria-invalid')};
+"""
+ABOUT = "return settings"
+WAIT = """
+const done = arguments[0];
+started.then(() => Promise.all([...shown.values()].map((c) => c.ready))).then(() => done(true));
+"""

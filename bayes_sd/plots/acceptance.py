@@ -7,7 +7,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from bayes_sd.exceptions import ArgumentError
-from bayes_sd.plots.bands import add_grid, add_note
+from bayes_sd.plots.bands import add_grid, add_note, legend_above
 from bayes_sd.plots.style import axes_or_new
 
 COLOR = "#2b758e"
@@ -82,9 +82,10 @@ def plot_acceptance(
     ax.set_ylabel("Conditional acceptance rate")
     add_note(
         ax,
-        f"Bars: central {100 * level:g} % of the posterior, all requests weighing alike.",
+        f"Bars: central {100 * level:g} % of the posterior, with its median; all requests weigh "
+        "alike.",
         "Circles: accepted / trials, with the number of trials.",
     )
-    ax.legend(fontsize=8, frameon=False)
+    legend_above(ax)
     add_grid(ax)
     return ax

@@ -1,6 +1,7 @@
 """What plots over load share: a band with its median, the load axis, and a note below."""
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -10,6 +11,8 @@ from bayes_sd.plots.style import load_label
 
 COLUMNS = ("low", "median", "high")
 OPACITY = 0.22
+ROOM = 0.045  # of the length of an axis, for a label of four signs
+Floats = npt.NDArray[np.float64]
 _LOADS = {"rps": "request_rate_rps", "in flight": "concurrency"}
 
 
@@ -71,7 +74,8 @@ def log_ratio_axis(ax: Axes) -> None:
     low, high = ax.get_ylim()
     low, high = min(low, 0.9), max(high, 1.1)
     ax.set_ylim(low, high)
-    ax.yaxis.set_major_locator(LogLocator(subs=range(1, 10) if high / low < 5 else (1, 2, 3, 5)))
+    close = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)  # most speedups lie between 1 and 2
+    ax.yaxis.set_major_locator(LogLocator(subs=close if high / low < 5 else (1, 2, 3, 5)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
     ax.axhline(1.0, color="0.35", linewidth=1.0, zorder=1.5)
@@ -89,6 +93,46 @@ def add_note(ax: Axes, *lines: str) -> None:
         va="top",
         annotation_clip=False,
     )
+
+
+def legend_above(ax: Axes) -> None:
+    """Put the legend above the axes at the right, in one row, where it hides nothing."""
+    ax.legend(fontsize=8, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)
+
+
+def legend_beside(ax: Axes) -> None:
+    """Put the legend of draft lengths to the right of the axes, where it hides nothing."""
+    ax.legend(
+        fontsize=8,
+        frameon=False,
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1.0),
+        title="Draft length",
+        title_fontsize=8,
+    )
+
+
+def labelled(places: Floats, room: float = ROOM) -> list[int]:
+    """Return the numbers of the places that have room for a label, from the first on.
+
+    Parameters
+    ----------
+    places : array
+        Rising places on a linear axis that they span.
+    room : float
+        Room of a label, as a share of the axis.
+
+    Examples
+    --------
+    >>> labelled(np.array([1.0, 1.1, 5.0, 9.0]))
+    [0, 2, 3]
+    """
+    span = max(float(places[-1] - places[0]), 1e-12)
+    kept = [0]
+    for i in range(1, len(places)):
+        if places[i] - places[kept[-1]] >= room * span:
+            kept.append(i)
+    return kept
 
 
 def add_grid(ax: Axes) -> None:

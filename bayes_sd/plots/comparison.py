@@ -8,6 +8,7 @@ from bayes_sd.plots.bands import (
     add_note,
     checked,
     draw_band,
+    labelled,
     log_ratio_axis,
     name_loads,
 )
@@ -62,7 +63,8 @@ def plot_comparison(
     first, last = float(table.index[0]), float(table.index[-1])
     margin = 0.05 * (last - first) or 0.05 * last
     ax.set_xlim(first - margin, last + margin)  # the loads that have a probability only, too
-    for load in table.index:
+    loads = table.index.to_numpy(dtype=float)
+    for load in table.index[labelled(loads)]:
         ax.annotate(
             f"{probability_faster.loc[load]:.2f}",
             (float(load), 1.02),

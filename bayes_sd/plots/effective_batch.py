@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -47,8 +48,10 @@ def plot_effective_batch(
     ax = axes_or_new(ax)
     lengths = sorted(batches)
     colors, markers = colors_of(lengths), markers_of(lengths)
+    cut = False
     for k in lengths:
         table = checked(batches[k])
+        cut |= not np.isfinite(table["high"].to_numpy(dtype=float)).all()
         draw_band(ax, table, colors[k], name_of(k), dashed=k == 0, marker=markers[k])
         name_loads(ax, str(table.index.name))
     ax.set_yscale("log")
@@ -60,7 +63,11 @@ def plot_effective_batch(
             transform=ax.get_yaxis_transform(),
         )  # fmt: skip
     ax.set_ylabel("Effective batch (requests, log scale)")
-    add_note(ax, f"Bands: central {100 * level:g} % of the mean number of requests in the system.")
+    add_note(
+        ax,
+        f"Bands: central {100 * level:g} % of the mean number of requests in the system.",
+        "A curve ends where the upper end of its band is past capacity." if cut else "",
+    )
     ax.legend(fontsize=8, frameon=False, title="Draft length", title_fontsize=8)
     add_grid(ax)
     return ax

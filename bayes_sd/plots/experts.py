@@ -1,5 +1,6 @@
 """Which share of its experts a step of a mixture of experts touches."""
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -55,9 +56,10 @@ def plot_expert_coverage(
         ax.plot(shown.index, shown, color="black", linestyle="--", lw=1.2, label="balanced router")
     for name, tokens in (marks or {}).items():
         ax.axvline(tokens, color="0.5", linewidth=0.8, linestyle=":")
-        ax.annotate(
-            name, (tokens, 0.02), xycoords=("data", "axes fraction"), rotation=90, fontsize=7.5,
-            ha="right", va="bottom",
+        low = np.interp(tokens, table.index.to_numpy(dtype=float), table["median"]) < 0.5
+        ax.annotate(  # away from the curve: above it where it is low
+            name, (tokens, 0.98 if low else 0.02), xycoords=("data", "axes fraction"), rotation=90,
+            fontsize=7.5, ha="right", va="top" if low else "bottom",
         )  # fmt: skip
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")

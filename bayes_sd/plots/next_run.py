@@ -55,6 +55,7 @@ def plot_next_run(runs: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         ax,
         f"Expected regret now: {now:.2g} % of latency.",
         "Whiskers: two standard errors of the estimate, from the number of draws.",
+        "Blue: the run to make next." if colors[0] == FIRST else "",
         f"{hidden} runs that save less are not shown." if hidden else "",
     )
     ax.grid(True, axis="x", color="0.9", linewidth=0.6)
@@ -64,7 +65,7 @@ def plot_next_run(runs: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
 def _names(runs: pd.DataFrame) -> tuple[str, list[str]]:
     """Return what all runs share, and the rest of each one's name."""
-    labels = [str(label).split(", ") for label in runs["candidate"]]
+    labels = [str(label).replace(" rps", " requests/s").split(", ") for label in runs["candidate"]]
     alike = 0
     while all(len(parts) > alike + 1 and parts[alike] == labels[0][alike] for parts in labels):
         alike += 1

@@ -63,10 +63,11 @@ def plot_slo_attainment(
     lengths = [int(k) for k in table.columns]
     colors, markers = colors_of(lengths), markers_of(lengths)
     load = table.index.to_numpy(dtype=float)
+    unit = "in flight" if str(table.index.name) == "concurrency" else "requests/s"
     for k, column in zip(lengths, table.columns, strict=True):
         rate = (max_rates or {}).get(k, 0.0)
         found = bool(0 < rate < np.inf)
-        name = f"{name_of(k)}: up to {rate:.3g}" if found else name_of(k)
+        name = f"{name_of(k)}: up to {rate:.3g} {unit}" if found else name_of(k)
         ax.plot(
             load,
             table[column].to_numpy(dtype=float),

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from bayes_sd.plots.bands import add_note, checked, name_loads
+from bayes_sd.plots.bands import add_note, checked, labelled, name_loads
 from bayes_sd.plots.style import axes_or_new, colors_of
 
 COLUMNS = ("num_speculative_tokens", "probability_best", "verdict")
@@ -46,14 +46,21 @@ def plot_policy(policy: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.step(load, chosen, where="mid", color="0.45", linewidth=1.4, zorder=1)
     served = ~np.isnan(chosen)
     colors = colors_of(sorted({int(k) for k in chosen[served]}))
+    written = set(load[labelled(load)])
     for x, k, p in zip(load[served], chosen[served], best[served], strict=True):
         color = colors[int(k)]
         ax.scatter(
             x, k, s=48, facecolor=color if p >= SURE else "white", edgecolor=color, lw=1.5, zorder=3
         )
-        ax.annotate(
-            f"{p:.2f}", (x, k), xytext=(0, 8), textcoords="offset points", fontsize=8, ha="center"
-        )
+        if x in written:
+            ax.annotate(
+                f"{p:.2f}",
+                (x, k),
+                xytext=(0, 8),
+                textcoords="offset points",
+                fontsize=8,
+                ha="center",
+            )
     if (~served).any():
         ax.scatter(load[~served], np.zeros((~served).sum()), marker="x", color="0.35", s=36)
     top = max(int(np.nanmax(chosen)) if served.any() else 0, 1)

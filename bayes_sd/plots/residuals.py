@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from bayes_sd.plots.bands import add_grid, add_note, checked
+from bayes_sd.plots.bands import add_grid, add_note, checked, legend_beside
 from bayes_sd.plots.style import axes_or_new, colors_of, markers_of, name_of
 
 COLUMNS = ("effective_batch", "observed_e2e_s", "median_e2e_s", "low_e2e_s", "high_e2e_s")
@@ -50,7 +50,7 @@ def plot_residuals(runs: pd.DataFrame, *, level: float = 0.9, ax: Axes | None = 
     for k in lengths:
         here = drafts == k
         ends = [100 * (end[here] / median[here] - 1) for end in (low, high)]
-        ax.vlines(batch[here], *ends, color=colors[k], linewidth=0.8, alpha=0.35, zorder=1)
+        ax.vlines(batch[here], *ends, color=colors[k], linewidth=1.2, alpha=0.55, zorder=1)
         for out in (False, True):
             at = here & (outside == out)
             ax.scatter(
@@ -79,6 +79,6 @@ def plot_residuals(runs: pd.DataFrame, *, level: float = 0.9, ax: Axes | None = 
         ax,
         f"Lines: central {100 * level:g} % for a fresh run (kind = run). Full marks lie outside.",
     )
-    ax.legend(fontsize=8, frameon=False, title="Draft length", title_fontsize=8)
+    legend_beside(ax)
     add_grid(ax)
     return ax

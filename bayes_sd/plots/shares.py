@@ -15,6 +15,7 @@ LOOKS = {
     "load": ("#999999", ".."),
 }
 OTHER = ("#cc79a7", "xx")
+HEIGHT = 0.72  # of a bar, in rows
 NAMED = 0.07  # a part at least so large has its share written into it
 
 
@@ -38,7 +39,7 @@ def plot_latency_shares(shares: xr.DataArray, *, ax: Axes | None = None) -> Axes
     --------
     >>> plot_latency_shares(latency_shares(tree, scenarios))  # doctest: +SKIP
     """
-    ax = axes_or_new(ax)
+    ax = axes_or_new(ax, rows=shares.sizes["scenario"])
     draws = shares.transpose("part", "sample", "scenario").values
     known = np.isfinite(draws).all(axis=0)
     labels = [str(s) for s in shares["scenario"].values]
@@ -56,7 +57,7 @@ def plot_latency_shares(shares: xr.DataArray, *, ax: Axes | None = None) -> Axes
                 place[i],
                 mean,
                 left=left,
-                height=0.62,
+                height=HEIGHT,
                 color=color,
                 edgecolor="white",
                 hatch=hatch,
@@ -73,13 +74,17 @@ def plot_latency_shares(shares: xr.DataArray, *, ax: Axes | None = None) -> Axes
                     fontsize=7,
                     ha="center",
                     va="center",
-                    bbox={"facecolor": color, "edgecolor": "none", "pad": 0.8},
+                    bbox={"facecolor": color, "edgecolor": "none", "pad": 0.5},
                 )
             left += mean
     ax.set_yticks(place, labels, fontsize=8)
     ax.set_xlim(0, 1)
     ax.set_xlabel("Share of the mean latency")
-    add_note(ax, "Numbers: posterior mean, percent, with the central 90 % interval in brackets.")
+    add_note(
+        ax,
+        "Numbers: posterior mean, percent, with the central 90 % interval in brackets; "
+        f"none below {100 * NAMED:g} %.",
+    )
     if ax.get_legend_handles_labels()[0]:
         ax.legend(fontsize=8, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4)
     for side in ("top", "right", "left"):

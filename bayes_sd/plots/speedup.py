@@ -70,17 +70,24 @@ def plot_speedup(
         low, middle, high = (turns or {})[k]
         foot = 0.02 + 1.3 * STRIP * row
         where = ax.get_xaxis_transform()
-        ax.plot(
-            [low, high], [foot, foot], color=colors[k], linewidth=4, transform=where, clip_on=True
-        )
-        ax.plot(middle, foot, marker="|", color=colors[k], markersize=13, transform=where, mew=2)
+        for color, width in (("white", 7), (colors[k], 4)):  # a white edge, for the bands below
+            ax.plot([low, high], [foot, foot], color=color, linewidth=width, transform=where)
+            ax.plot(
+                middle, foot, marker="|", color=color, transform=where, ms=12 + width / 4,
+                mew=width / 2,
+            )  # fmt: skip
     ax.set_xlim(ends)
     ax.set_ylabel("Speedup: latency off / on (log scale)")
-    bars = "Bars at the foot: load at which it stops paying." if shown else ""
+    bars = (
+        f"Bars at the foot: load at which it stops paying, central {100 * level:g} % and median."
+        if shown
+        else ""
+    )
     zero = any((speedups[k]["low"] == 0).any() for k in lengths)
     add_note(
         ax,
-        f"Bands: central {100 * level:g} %. Above 1 speculation pays. {bars}",
+        f"Bands: central {100 * level:g} %. Above 1 speculation pays.",
+        bars,
         "A band that falls to the foot: with speculation it may be past capacity." if zero else "",
     )
     ax.legend(fontsize=8, frameon=False, title="Draft length", title_fontsize=8)

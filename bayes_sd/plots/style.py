@@ -12,13 +12,16 @@ LONGEST = 12  # draft length from which on all have the lightest colour
 LIGHTEST = 0.88
 MARKERS = "osD^vP*Xhp<>d"
 FIGURE_SIZE_INCHES = (7.0, 4.4)
+ROW_INCHES = 0.52  # of a bar with two lines of text
 
 
-def axes_or_new(ax: Axes | None) -> Axes:
-    """Return the Axes given, or those of a new figure."""
+def axes_or_new(ax: Axes | None, *, rows: int = 0) -> Axes:
+    """Return the Axes given, or those of a new figure, high enough for so many rows of bars."""
     if ax is not None:
         return ax
-    _, made = plt.subplots(figsize=FIGURE_SIZE_INCHES, layout="constrained")
+    width, height = FIGURE_SIZE_INCHES
+    height = max(height, 1.0 + ROW_INCHES * rows)
+    _, made = plt.subplots(figsize=(width, height), layout="constrained")
     return made
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from bayes_sd.exceptions import ArgumentError, FormatError
 from bayes_sd.frames import OTHER_NAMES
+from bayes_sd.nearest import nearest_names
 from bayes_sd.readers.cell_values import is_in_range, parse_cell
 from bayes_sd.readers.reading import is_blank, short
 from bayes_sd.schema import column, column_names
 from bayes_sd.schema_columns import Column, amount
-from bayes_sd.validate import nearest_names
 
 # Not a column of the table; rates follow from it where a file has counts only.
 DURATION = amount("duration_s", "s", "Time of the whole run.")
@@ -87,10 +87,11 @@ def side_column(name: str, where: str = "") -> Column:
     if name not in NAMES:
         near = [OTHER_NAMES[name.lower()]] if name.lower() in OTHER_NAMES else []
         near = near or nearest_names(name[:60], NAMES)
-        advice = f"Did you mean {' or '.join(near)}?" if near else "See bayes_sd.schema."
+        advice = f" Did you mean {' or '.join(near)}?" if near else ""
+        listed = ", ".join(dict.fromkeys((*near, *NAMES)))
         raise ArgumentError(
             f"{where}side information must be columns of bayes_sd.schema, or {DURATION.name}. Got "
-            f"{short(name)} instead. {advice}"
+            f"{short(name)} instead.{advice} Allowed are: {listed}."
         )
     return column(name)
 

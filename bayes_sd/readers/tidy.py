@@ -16,12 +16,12 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from bayes_sd.exceptions import FormatError
 from bayes_sd.frames import OTHER_NAMES
+from bayes_sd.nearest import nearest_names
 from bayes_sd.readers.cell_values import parse_cell
 from bayes_sd.readers.content import CANNOT_READ, MAX_WHOLE_BYTES, PACKED, Content
 from bayes_sd.readers.public_runs import FATE, complete, is_public_runs
 from bayes_sd.readers.reading import Cells, Fields, Reading, is_blank, short
 from bayes_sd.schema import column, column_names
-from bayes_sd.validate import nearest_names
 
 DELIMITERS = (",", ";", "\t")
 MAX_HEADER = 1 << 16

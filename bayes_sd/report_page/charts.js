@@ -25,7 +25,7 @@ const DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [10, 4], [4, 4], [1, 3]]; 
 
 function seriesOf(names) {
   return {
-    color: { field: "series", type: "nominal", scale: seriesScale(names), legend: { symbolOpacity: 1, symbolType: "circle" } },
+    color: { field: "series", type: "nominal", scale: seriesScale(names), legend: { symbolOpacity: 1, symbolType: "stroke", symbolSize: 400, symbolFillColor: "transparent" } },
     strokeDash: {
       field: "series", type: "nominal",
       scale: { domain: names, range: names.map((_, i) => DASHES[i % DASHES.length]) },
@@ -54,7 +54,15 @@ function latencyChart(names, loadTitle, measured) {
 }
 
 function probabilityChart(names, loadTitle, title) {
-  const y = { field: "p", type: "quantitative", title, scale: { domain: [0, 1] } };
+  return pointsChart(names, loadTitle, { title, scale: { domain: [0, 1] } });
+}
+
+function goodputChart(names, loadTitle) {
+  return pointsChart(names, loadTitle, { title: "Goodput, requests/s", scale: { zero: true } });
+}
+
+function pointsChart(names, loadTitle, about) {
+  const y = { field: "p", type: "quantitative", ...about };
   return {
     layer: [
       { data: { name: "values" }, mark: { type: "line", point: { size: 30 }, strokeWidth: 2.5 }, encoding: { x: loadAxis(loadTitle), y, ...seriesOf(names) } },
@@ -90,9 +98,10 @@ function draw(id, made, key, data, label) {
     });
     return known.ready;
   }
+  const legend = { ...CONFIG.legend, columns: holder.clientWidth < 420 ? 2 : 4 };
   const spec = {
     width: "container", height: 240, autosize: { type: "fit-x", contains: "padding" },
-    datasets: data, config: CONFIG, ...made(),
+    datasets: data, config: { ...CONFIG, legend }, ...made(),
   };
   const before = known ? known.ready.then((view) => view.finalize()) : Promise.resolve();
   const options = { actions: false, ast: true, renderer: "svg", tooltip: false, defaultStyle: false };

@@ -3,7 +3,7 @@
 
 let settings = []; // read from the page by start
 const at = (id) => document.getElementById(id);
-const chosen = { setting: 0, load: 0, draft: 0, statistic: "", limit: 0, kind: "mean", utility: "mean" };
+const chosen = { setting: 0, load: 0, draft: 0, statistic: "", limit: 0, kind: "mean", utility: "mean", objective: null };
 const LATENCY_NAMES = { e2e: "end to end", ttft: "time to first token", tpot: "time per output token" };
 const UNITS = { request_rate_rps: "requests/s", concurrency: "requests in flight" };
 
@@ -28,8 +28,9 @@ function statisticText(name) {
 }
 
 const UTILITIES = { mean: "mean latency", cvar: "mean latency in the worst tenth of the draws" };
-const utilityText = (name) => UTILITIES[name] ?? `${name.slice(1)} % of requests (end to end)`;
-const decisionOf = (s, load) => s.decisions[chosen.utility][load];
+const utilityText = (name) => UTILITIES[name] ?? SLO_UTILITIES[name]?.words ?? `${name.slice(1)} % of requests (end to end)`;
+const attained = (s) => (unknownOf(s, chosen.objective) ? null : attainmentOf(s, chosen.objective));
+const decisionOf = (s, load) => (s.decisions[chosen.utility] ?? attained(s).decisions[chosen.utility])[load];
 const seriesText = (k) => (k ? `k = ${k}` : "k = 0 (off)");
 const setting = () => settings[chosen.setting];
 const unit = () => UNITS[setting().load_name];
@@ -41,7 +42,9 @@ function options(select, rows, value) {
 
 function rowAt(s, k, load) {
   const band = s.statistics[chosen.statistic][chosen.kind];
+  const own = attained(s)?.arms[k][load] ?? { met: NaN, share: [NaN, NaN, NaN], goodput: [NaN, NaN, NaN] };
   return {
+    own,
     k: s.draft_lengths[k],
     load: s.loads[load],
     low: finite(band.low[k][load]),
@@ -62,11 +65,14 @@ const COLUMNS = [
   { title: "Median", value: (r) => r.median, text: (r) => secondsText(r.median) },
   { title: "5 %", value: (r) => r.low, text: (r) => secondsText(r.low) },
   { title: "95 %", value: (r) => r.high, text: (r) => secondsText(r.high) },
-  { title: "P(objective met)", value: (r) => r.met, text: (r) => probabilityText(r.met) },
+  { title: "P(within limit)", value: (r) => r.met, text: (r) => probabilityText(r.met) },
   { title: "P(best)", value: (r) => r.best, text: (r) => probabilityText(r.best) },
   { title: "Regret", value: (r) => r.regret, text: (r) => `${(100 * r.regret).toFixed(1)} %` },
   { title: "In the system", value: (r) => r.batch, text: (r) => numberText(r.batch) },
   { title: "P(past capacity)", value: (r) => r.past, text: (r) => probabilityText(r.past) },
+  { title: "P(SLO met)", value: (r) => r.own.met, text: (r) => probabilityText(r.own.met) },
+  { title: "Within SLO", value: (r) => r.own.share[1], text: (r) => shareText(r.own.share[1]) },
+  { title: "Goodput, 1/s", value: (r) => r.own.goodput[1], text: (r) => numberText(r.own.goodput[1]) },
   { title: "Status", value: (r) => r.status, words: true },
 ];
 
@@ -78,8 +84,9 @@ function fillChoices() {
   options(at("setting"), settings.map((each, i) => [i, each.label]).filter(([i]) => settings[i].pair === s.pair), chosen.setting);
   options(at("draft"), s.draft_lengths.map((k, i) => [i, seriesText(k)]), chosen.draft);
   options(at("statistic"), Object.keys(s.statistics).map((name) => [name, statisticText(name)]), chosen.statistic);
-  if (!(chosen.utility in s.decisions)) chosen.utility = "mean";
-  options(at("utility"), Object.keys(s.decisions).map((name) => [name, utilityText(name)]), chosen.utility);
+  const utilities = [...Object.keys(s.decisions), ...(unknownOf(s, chosen.objective) ? [] : Object.keys(SLO_UTILITIES))];
+  if (!utilities.includes(chosen.utility)) chosen.utility = "mean";
+  options(at("utility"), utilities.map((name) => [name, utilityText(name)]), chosen.utility);
   at("load").max = s.loads.length - 1;
   at("load").value = chosen.load;
   fillLimits();
@@ -90,6 +97,21 @@ function fillLimits() {
   chosen.limit = Math.min(chosen.limit, limits.length - 1);
   at("limit").max = limits.length - 1;
   at("limit").value = chosen.limit;
+}
+
+// Take the objective as typed, or say what is wrong with it and keep the last one.
+function takeObjective() {
+  let wrong = "", read = null;
+  try {
+    read = parseObjective(at("slo").value);
+    wrong = unknownOf(setting(), read);
+  } catch (error) {
+    wrong = error.message;
+  }
+  if (!wrong) chosen.objective = read;
+  at("slo").setAttribute("aria-invalid", String(Boolean(wrong)));
+  at("slo-message").textContent = wrong && `${wrong} The page still shows ${chosen.objective.text}.`;
+  fillChoices();
 }
 
 function card(list, name, text, small, value) {
@@ -116,7 +138,7 @@ function show() {
   at("scenario-text").textContent = about;
   const cards = [];
   card(cards, `Latency (${statisticText(chosen.statistic)})`, secondsText(row.median), `90 %: ${secondsText(row.low)} to ${secondsText(row.high)}`, row.median);
-  card(cards, "P(objective met)", probabilityText(row.met), `at most ${secondsText(limit)}`, row.met);
+  card(cards, "P(within limit)", probabilityText(row.met), `at most ${secondsText(limit)}`, row.met);
   const best = s.draft_lengths.indexOf(decision.choice);
   const none = decision.choice === null;
   card(cards, "Draft length to run", none ? "none" : `k = ${decision.choice}`, none ? decision.verdict : `P(best) ${probabilityText(decision.probability_best[best])}; ${decision.verdict}`, decision.choice);
@@ -125,6 +147,7 @@ function show() {
   while (highest + 1 < met.length && met[highest + 1] >= 0.9) highest += 1;
   card(cards, "Highest load of the slider with P ≥ 0.9", highest < 0 ? "none" : `${numberText(s.loads[highest], 4)}`, `${unit()}, ${seriesText(row.k)}`, highest < 0 ? null : s.loads[highest]);
   at("answers").replaceChildren(...cards);
+  showObjective(s, row);
   at("choice-text").textContent = `${decision.verdict}: ${decision.reason}.`;
   at("status-text").textContent = `Status of this prediction: ${row.status}.`;
   fillTable(at("drafts"), COLUMNS, s.draft_lengths.map((_, k) => rowAt(s, k, chosen.load)));
@@ -133,6 +156,18 @@ function show() {
   fillTable(at("all"), [loadColumn, ...COLUMNS], everything);
   showLimits(s);
   showCharts(s, limit, everything);
+}
+
+function showObjective(s, row) {
+  const { num_draws: n, of_draws: all } = { ...s.requests, of_draws: s.num_draws };
+  const unknown = unknownOf(s, chosen.objective);
+  at("objective-text").textContent = unknown || `${chosen.objective.text}, at ${numberText(row.load, 4)} ${unit()} with ${seriesText(row.k)}; of the configuration, from ${n === all ? `all ${n}` : `${n} of the ${all}`} draws of the fit.`;
+  const cards = [];
+  const [low, middle, high] = row.own.share, [least, usual, most] = row.own.goodput;
+  card(cards, "P(SLO met)", probabilityText(row.own.met), "the objective as a whole", row.own.met);
+  card(cards, "Requests within the SLO", shareText(middle), `90 %: ${shareText(low)} to ${shareText(high)}`, row.own.share.join(" "));
+  card(cards, "Goodput", `${numberText(usual)} requests/s`, `90 %: ${numberText(least)} to ${numberText(most)}`, row.own.goodput.join(" "));
+  at("objective-answers").replaceChildren(...(unknown ? [] : cards));
 }
 
 function showLimits(s) {
@@ -171,14 +206,19 @@ function showCharts(s, limit, everything) {
   const what = chosen.kind === "mean" ? "the configuration" : "one fresh run";
   const dots = points.length ? " Dots: measured runs." : "";
   const cut = open ? " Where the band has no finite upper end only its lower half is drawn." : "";
-  at("latency-caption").textContent = `Latency (${text}) of ${what} against load: median, 90 % band, objective.${dots}${cut}`;
-  at("slo-caption").textContent = `P(objective met): ${text} at most ${secondsText(limit)}, of ${what}, against load.`;
+  at("latency-caption").textContent = `Latency (${text}) of ${what} against load: median, 90 % band, limit.${dots}${cut}`;
+  at("limit-caption").textContent = `P(within limit): ${text} at most ${secondsText(limit)}, of ${what}, against load.`;
   at("shares-caption").textContent = `Where the mean latency goes at ${numberText(s.loads[chosen.load], 4)} ${unit()} (mean over the draws below capacity).`;
   at("best-caption").textContent = `P(best) for ${utilityText(chosen.utility)}, of the configuration, against load.`;
+  at("objective-caption").textContent = `P(SLO met): ${chosen.objective.text}, of the configuration, against load.`;
+  at("goodput-caption").textContent = `Goodput: requests/s within ${chosen.objective.text}, of the configuration, against load: median.`;
   const limitRow = [{ limit }];
   draw("latency-chart", () => latencyChart(names, loadTitle, points.length > 0), key, { values: bands, ...(points.length ? { points } : {}), limit: limitRow, here }, "Latency against load; the same numbers are in the table of all loads");
   const met = drawn.map((r) => ({ load: r.load, series: r.series, p: r.met }));
-  draw("slo-chart", () => probabilityChart(names, loadTitle, "P(objective met)"), key, { values: met, here }, "Probability that the objective is met against load; numbers in the table of all loads");
+  draw("limit-chart", () => probabilityChart(names, loadTitle, "P(within limit)"), key, { values: met, here }, "Probability that the latency is within the limit against load; numbers in the table of all loads");
+  const own = (value) => drawn.map((r) => ({ load: r.load, series: r.series, p: value(r.own) })).filter((r) => Number.isFinite(r.p));
+  draw("objective-chart", () => probabilityChart(names, loadTitle, "P(SLO met)"), key, { values: own((o) => o.met), here }, "Probability that the objective typed is met against load; numbers in the table of all loads");
+  draw("goodput-chart", () => goodputChart(names, loadTitle), key, { values: own((o) => o.goodput[1]), here }, "Requests per second within the objective typed against load; numbers in the table of all loads");
   const best = drawn.map((r) => ({ load: r.load, series: r.series, p: r.best }));
   draw("best-chart", () => probabilityChart(names, loadTitle, "P(best)"), key, { values: best, here }, "Probability of being best against load; numbers in the table of all loads");
   const parts = s.draft_lengths.flatMap((k, i) => Object.keys(PARTS).map((part, order) => {
@@ -189,7 +229,10 @@ function showCharts(s, limit, everything) {
 }
 
 async function start() {
-  settings = (await unpacked(at("report-data").textContent.trim())).settings;
+  const page = await unpacked(at("report-data").textContent.trim());
+  [settings, rules] = [page.settings, page.rules];
+  at("slo").value = page.objective;
+  chosen.objective = parseObjective(page.objective);
   const pairs = [...new Set(settings.map((s) => s.pair))];
   options(at("pair"), pairs.map((pair) => [pair, pair]), setting().pair);
   chosen.load = Math.floor(setting().loads.length / 3);
@@ -200,9 +243,10 @@ async function start() {
   at("controls").addEventListener("input", (event) => {
     const { id, value } = event.target;
     if (id === "pair") chosen.setting = settings.findIndex((s) => s.pair === value);
+    else if (id === "slo") takeObjective();
     else if (id === "statistic" || id === "kind" || id === "utility") chosen[id] = value;
     else chosen[id] = Number(value);
-    if (id === "pair" || id === "setting") fillChoices();
+    if (id === "pair" || id === "setting") takeObjective(); // fills the choices, too
     if (id === "statistic") fillLimits();
     show();
   });

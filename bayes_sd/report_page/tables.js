@@ -16,6 +16,10 @@ function probabilityText(value) {
   return value === null || Number.isNaN(value) ? "–" : value.toFixed(2);
 }
 
+function shareText(value) {
+  return Number.isNaN(value) ? "–" : `${(100 * value).toFixed(1)} %`;
+}
+
 function element(name, text, attributes = {}) {
   const made = document.createElement(name);
   if (text !== undefined && text !== null) made.textContent = text;

@@ -12,6 +12,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "summarise_requests",
             "load_scaling_study",
             "load_vllm_cpu",
+            "load_vllm_cpu_windows",
             "load_atom_moe",
             "load_h200_70b",
             "check_runs",
@@ -24,6 +25,11 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("Prior", "default_priors", "build_model", "fit", "save", "load", "fitted_pairs"),
     ),
     (
+        "Fleet",
+        "A fit for each group of a table of runs, side by side, kept as they are done.",
+        ("fit_many", "FleetFits", "load_fleet"),
+    ),
+    (
         "Check",
         "Whether the fit may be trusted. Read `diagnose` before any answer.",
         (
@@ -31,6 +37,7 @@ GROUPS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "Verdict",
             "prior_predictive_latency",
             "prior_sensitivity",
+            "compare_models",
             "run_sbc",
             "calibration_verdict",
         ),

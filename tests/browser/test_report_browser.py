@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import bayes_sd as bs
-from bayes_sd.exceptions import BayesSdWarning
+from bayes_sd.exceptions import BayesSdError, BayesSdWarning
 from bayes_sd.report import write_report
+from tests.edited_fit import FIRST_TOKEN, edited_fit
 from tests.fake_fit import fake_fit
-from tests.report_page import EVIL, evil_fit
+from tests.report_page import ABOUT, CHOOSE, EVIL, WAIT, evil_fit
 
 webdriver = pytest.importorskip("selenium.webdriver")
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -57,7 +58,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def tree():
-    return fake_fit(spread=0.1)
+    return edited_fit(fake_fit(spread=0.1), **FIRST_TOKEN)
 
 
 @pytest.fixture(scope="module")
@@ -65,25 +66,6 @@ def page(tree, tmp_path_factory):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BayesSdWarning)
         return write_report(tree, tmp_path_factory.mktemp("report") / "report.html")
-
-
-CHOOSE = """
-for (const [id, value] of Object.entries(arguments[0])) {
-  const control = document.getElementById(id);
-  control.value = String(value);
-  control.dispatchEvent(new Event('input', {bubbles: true}));
-}
-const cards = Object.fromEntries(
-  [...document.querySelectorAll('#answers dd')].map((d) => [d.dataset.name, d.dataset.value]));
-const rows = [...document.querySelectorAll('#drafts tbody tr')].map(
-  (line) => [...line.cells].map((cell) => cell.dataset.value));
-return {cards, rows};
-"""
-ABOUT = "return settings"
-WAIT = """
-const done = arguments[0];
-started.then(() => Promise.all([...shown.values()].map((c) => c.ready))).then(() => done(true));
-"""
 
 
 def ready(browser, page):
@@ -121,7 +103,7 @@ def test_sliders_show_what_the_library_gives(browser, page, tree):
                     draws = bs.predict_quantiles(tree, here, [0.95], kind)[..., 0]
                 median = float(draws.quantile(0.5, method="inverted_cdf"))
                 decision = bs.choose_draft_length(tree, here, utility=utility)
-                assert float(got["cards"]["P(objective met)"]) == pytest.approx(p_met, abs=1e-12)
+                assert float(got["cards"]["P(within limit)"]) == pytest.approx(p_met, abs=1e-12)
                 shown = next(v for n, v in got["cards"].items() if n.startswith("Latency"))
                 assert float(shown.replace("Infinity", "inf")) == pytest.approx(median, rel=1e-9)
                 choice = "null" if decision.choice is None else str(decision.choice)
@@ -131,6 +113,97 @@ def test_sliders_show_what_the_library_gives(browser, page, tree):
                 compared += 1
     assert compared >= 10
     assert problems(browser) == []
+
+
+@pytest.mark.parametrize(
+    "slo",
+    [
+        "e2e_p95 <= 1.3",
+        "p99.9 E2E ≤ 1.9 s",
+        "e2e_mean < 700 ms",
+        "ttft_p90 <= 90ms, e2e_p95 <= 1.3",
+        "tpot_p75 <= 5.2e0 ms, e2e_mean <= 0.9",
+        "e2e_p50 <= 0.001",
+    ],
+)
+def test_a_typed_objective_gives_what_the_library_gives(browser, page, tree, slo):
+    ready(browser, page)
+    python = slo.replace("p99.9 E2E", "e2e_p99.9")
+    settings = browser.execute_script(ABOUT)
+    seen = set()
+    for number, setting in enumerate(settings):
+        template = bs.Scenario(request_rate_rps=1.0, **setting["about"])
+        for load_at in (1, 6, 9, 11):
+            utility = ("slo", "goodput")[load_at % 2]
+            draft_at = (number + load_at) % len(setting["draft_lengths"])
+            picked = {"pair": setting["pair"], "setting": number, "load": load_at, "slo": slo}
+            got = browser.execute_script(CHOOSE, picked | {"draft": draft_at, "utility": utility})
+            assert got["told"]["slo-message"] == ""
+            k, rate = setting["draft_lengths"][draft_at], setting["loads"][load_at]
+            here = template.with_(num_speculative_tokens=k, request_rate_rps=rate)
+            found = bs.slo_attainment(tree, here, python)
+            seen.add(found.p_slo_met[0])
+            cards, row = got["cards"], found.to_frame().iloc[0]
+            assert float(cards["P(SLO met)"]) == pytest.approx(found.p_slo_met[0], abs=1e-12)
+            for name, title in (("share", "Requests within the SLO"), ("goodput_rps", "Goodput")):
+                shown = [float(each) for each in cards[title].split()]
+                own = [row[f"{end}_{name}"] for end in ("low", "median", "high")]
+                assert shown == pytest.approx(own, rel=1e-5, abs=1e-9)  # 32-bit means and spreads
+            decision = bs.choose_draft_length(tree, here, utility=utility, slo=python)
+            choice = "null" if decision.choice is None else str(decision.choice)
+            assert cards["Draft length to run"] == choice
+            assert got["told"]["choice-text"] == f"{decision.verdict}: {decision.reason}."
+            best, regret = ([float(line[at]) for line in got["rows"]] for at in (5, 6))
+            assert best == pytest.approx(decision.probability_best, abs=1e-12)
+            assert regret == pytest.approx(decision.expected_regret, rel=1e-4, abs=1e-7)
+    assert len(seen) > 2 or seen == {0.0}
+    assert problems(browser) == []
+
+
+@pytest.mark.parametrize(
+    ("slo", "words"),
+    [
+        ("", "must have a name"),
+        ("e2e_p95", "must have a name, <= or <"),
+        ("e2e_p95 >= 2", "must be an upper limit"),
+        ("latency_p95 <= 2", "one of e2e, ttft, tpot"),
+        ("e2e_p42 <= 2", "from p50 to p99.9"),
+        ("e2e_p95 <= two", "a number of seconds above 0"),
+        ("e2e_p95 <= 0", "above 0"),
+        ("e2e_p95 <= 1, e2e_p95 <= 2", "one limit for e2e_p95"),
+        ("<img src=x onerror=alert(1)> <= 1", "one of e2e, ttft, tpot"),
+    ],
+)
+def test_an_objective_that_cannot_be_read_is_told_and_changes_nothing(browser, page, slo, words):
+    with pytest.raises(BayesSdError):
+        bs.Slo(slo)
+    ready(browser, page)
+    before = browser.execute_script(CHOOSE, {"slo": "e2e_p95 <= 1.3", "utility": "goodput"})
+    after = browser.execute_script(CHOOSE, {"slo": slo})
+    assert after["invalid"] == "true"
+    assert words in after["told"]["slo-message"]
+    assert "The page still shows e2e_p95 <= 1.3 s." in after["told"]["slo-message"]
+    assert (after["cards"], after["rows"]) == (before["cards"], before["rows"])
+    again = browser.execute_script(CHOOSE, {"slo": "e2e_p95 <= 1.3"})
+    assert (again["invalid"], again["told"]["slo-message"]) == ("false", "")
+
+
+def test_a_fit_without_percentiles_offers_objectives_on_means_alone(browser, tmp_path):
+    tree = fake_fit(spread=0.1, percentiles=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BayesSdWarning)
+        page = write_report(tree, tmp_path / "means.html", loads=[1.0, 4.0], draft_lengths=[0, 3])
+    ready(browser, page)
+    got = browser.execute_script(CHOOSE, {"slo": "e2e_p95 <= 2"})
+    assert "e2e_p95 is not known" in got["told"]["slo-message"]
+    got = browser.execute_script(CHOOSE, {"slo": "e2e_mean <= 0.7", "load": 1, "utility": "slo"})
+    setting = browser.execute_script(ABOUT)[0]
+    here = bs.Scenario(request_rate_rps=4.0, **setting["about"])
+    decision = bs.choose_draft_length(
+        tree, here, utility="slo", slo="e2e_mean <= 0.7", candidates=[0, 3]
+    )
+    best = [float(line[5]) for line in got["rows"]]
+    assert best == pytest.approx(decision.probability_best, abs=1e-12)
 
 
 def test_no_request_leaves_the_page_and_nothing_is_logged(browser, page):

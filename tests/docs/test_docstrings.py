@@ -13,7 +13,7 @@ CHECKED = {
     "GL01", "GL02", "GL03", "GL05", "GL06", "GL07", "GL08", "GL09",
     "SS01", "SS02", "SS03", "SS04", "SS05", "SS06",
     "PR01", "PR02", "PR05", "PR06", "PR07", "PR08", "PR09", "PR10",
-    "RT01", "RT04", "RT05", "YD01",
+    "RT01", "RT03", "RT04", "RT05", "YD01",
 }  # fmt: skip
 PUBLIC = sorted(set(bayes_sd.__all__) - {"__version__"})
 

@@ -4,8 +4,9 @@
 TABLE = """
 exceptions        |                               |
 schema_columns    |                               |
-schema            |                               | schema_columns
-validate          | ARRAYS                        | exceptions schema
+nearest           |                               |
+schema            |                               | schema_columns nearest
+validate          | ARRAYS                        | exceptions schema nearest
 physics.*         | numpy                         |
 simulate_*        | numpy pandas scipy numba      | LOW
 simulate          | numpy pandas rich             | LOW simulate_*
@@ -128,7 +129,18 @@ live_recommend    | numpy xarray                  | LOW decide decision drift li
 live_figures      | numpy xarray                  | LOW scenario predict shares slo attainment
 + live_recommend live_window
 live_export       | prometheus_client             | LOW drift_report live_figures
+model_comparison  | ARRAYS arviz                  | LOW
 packing           | numpy xarray                  | LOW convergence storage posterior spread_priors
+lifted_graph      | numpy GRAPH                   |
+shared_compile    | ARRAYS GRAPH nutpie           | prior model start blocks sampling lifted_graph
+fleet_groups      | pandas                        | LOW frames data labels prior storage
+fleet_store       | pandas h5netcdf                 | LOW storage
+fleet_task        | pandas xarray                 | LOW data priors model fitting sampling storage
++ shared_compile fleet_groups fleet_store
+fleet_fits        | pandas xarray                 | LOW storage fleet_store
+fleet_cluster     | dask distributed              | LOW fleet_groups fleet_store fleet_task
+fleet             | pandas rich                   | LOW prior priors model fleet_groups fleet_store
++ fleet_task fleet_fits fleet_cluster
 run_law           | ARRAYS scipy                  | LOW physics.* labels posterior acceptance_graph
 + run_load
 + acceptance_levels expert_graph likelihoods
@@ -156,8 +168,10 @@ report_grid       | numpy xarray                  | LOW scenario configuration d
 report_numbers    | numpy xarray                  | LOW scenario configuration decide predict
 + break_even capacity_draws curves shares report_grid
 report_provenance | numpy xarray                  | LOW posterior
-report            | numpy xarray jinja2 vl_convert | LOW scenario decide report_grid report_numbers
-+ report_provenance
+report_requests   | numpy xarray                  | LOW decide slo request_latency slo_draws packing
++ report_grid utilities
+report            | numpy xarray jinja2 vl_convert | LOW scenario slo decide report_grid
++ report_numbers report_provenance report_requests
 prometheus_api    |                               | LOW readers.*
 prometheus_windows |                              | LOW live_window readers.*
 live_source       |                               | LOW live_window readers.* prometheus_api
@@ -173,7 +187,7 @@ __init__          |                               | LOW MIDDLE datasets readers.
 SETS = {
     "ARRAYS": ["numpy", "pandas", "xarray"],
     "GRAPH": ["pymc", "pytensor"],
-    "LOW": ["exceptions", "schema", "schema_columns", "validate"],
+    "LOW": ["exceptions", "nearest", "schema", "schema_columns", "validate"],
     "ROWS": ["run_checks", "labels", "acceptance_counts", "run_variables"],
     "MIDDLE": (
         "scenario_files length_needed "
@@ -182,7 +196,8 @@ SETS = {
         "acceptance_predict sbc pair_comparison run_value runs_needed drafter_size slo "
         "engine_files fixed_draft_length utilities attainment goodput_rate capacity replicas "
         "uniformity request_statistics simulate simulate_* live_counts acceptance_update "
-        "live_window drift drift_report live_recommend live_figures live_export packing"
+        "live_window drift drift_report live_recommend live_figures live_export packing "
+        "model_comparison fleet fleet_fits fleet_store"
     ).split(),
     "SHOWN": ["datasets", "plots.*", "report", "render"],
 }

@@ -48,7 +48,24 @@ def document_of(out: str) -> dict:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("predict good.nc --pair quik --rate 4 -k 3", "'big + draft_model (quick)'"),
+        (
+            "predict good.nc --pair quik --rate 4 -k 3",
+            "pair 'quik' is unknown. Did you mean 'big + draft_model (quick)'? It must be one of "
+            "the fitted pairs: 'big + draft_model (quick)'; 'big + draft_model (sharp)'; "
+            "'small + draft_model'.",
+        ),
+        (
+            "compare good.nc --pair quick@3 --pair shrap@3 --rate 4",
+            "pair 'shrap' is unknown. Did you mean 'big + draft_model (sharp)'?",
+        ),
+        (
+            "policy good.nc --pair quick --rate 4 --export vlm",
+            "Got 'vlm' instead. Did you mean 'vllm'?",
+        ),
+        (
+            "choose good.nc --pair quick --rate 4 --utility slo --slo ttfd_p95<=2",
+            "must name one of ttft, e2e, tpot and",
+        ),
         ("predict good.nc --rate 4", "--pair must be given, for the fit has 3"),
         ("predict good.nc --pair quick", "needs a load: --rate 4 or --concurrency 16"),
         ("predict good.nc --pair quick --rate -4", "request_rate_rps must be a finite number"),
@@ -75,7 +92,7 @@ def document_of(out: str) -> dict:
         ("fit runs.csv.gz --draws 0", "draws must be a whole number of at least 2"),
         ("check", "Missing argument 'FIT.nc'"),
         ("check good.nc --jsno", "No such option: --jsno"),
-        ("chek good.nc", "No such command 'chek'"),
+        ("chek good.nc", "No such command 'chek'. Did you mean 'check', 'schema', 'choose'? See"),
     ],
 )
 def test_a_mistake_is_one_message_and_status_2(bayes_sd, line, words):

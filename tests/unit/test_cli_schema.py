@@ -1,6 +1,7 @@
 """Each command's JSON is what its schema says; a document that is not, is refused."""
 
 import json
+import time
 
 import pytest
 
@@ -8,6 +9,7 @@ from bayes_sd import cli
 from bayes_sd.cli_schema import COMMANDS, schema_of
 from bayes_sd.storage import save
 from tests.fake_fit import fake_fit, simulated_frame
+from tests.live_server import Engine, prometheus, serving
 
 jsonschema = pytest.importorskip("jsonschema")
 pytestmark = pytest.mark.filterwarnings("ignore::bayes_sd.exceptions.BayesSdWarning")
@@ -29,6 +31,10 @@ LINES = [
     "next-run good.nc --pair quick --rate 1 --rate 3",
     "report good.nc -o r.html --pair quick --rate 1 -k 0 -k 3",
     "read runs.csv",
+    "pack good.nc -o small.nc --draws 100",
+    "pack bad.nc -o small.nc",
+    "drift good.nc --prometheus URL --pair quick -k 3 --rate 4 --since 1200 --once",
+    "drift bad.nc --prometheus URL --pair quick -k 3 --slo e2e_mean<=1 --since 1200 --once",
 ]
 
 
@@ -43,11 +49,17 @@ def folder(tmp_path_factory):
     return made
 
 
+@pytest.fixture(scope="module")
+def address():
+    with serving(prometheus(Engine(start_s=time.time() - 7200))) as url:
+        yield url
+
+
 @pytest.mark.parametrize("line", LINES)
-def test_json_is_as_its_schema_says(folder, monkeypatch, capsys, line):
+def test_json_is_as_its_schema_says(folder, address, monkeypatch, capsys, line):
     monkeypatch.chdir(folder)
     command = line.split()[0]
-    status = cli.run([*line.split(), "--json", *(() if command == "read" else ("--quiet",))])
+    status = cli.run([*line.replace("URL", address).split(), "--json", "--quiet"])
     assert status == (1 if line == "check bad.nc" else 0)
     document = json.loads(capsys.readouterr().out)
     validator = jsonschema.Draft202012Validator(schema_of(command))
@@ -65,7 +77,7 @@ def test_schemas_are_schemas_and_are_printed(capsys, command):
 
 
 def test_every_command_with_json_has_a_schema():
-    names = {c.__name__.replace("_", "-") for c in cli.COMMANDS} - {"schema", "pack"}
+    names = {c.__name__.replace("_", "-") for c in cli.COMMANDS} - {"schema"}
     assert names == set(COMMANDS)
 
 

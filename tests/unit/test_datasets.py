@@ -4,9 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayes_sd.datasets import load_atom_moe, load_h200_70b, load_scaling_study, load_vllm_cpu
+from bayes_sd.datasets import (
+    load_atom_moe,
+    load_h200_70b,
+    load_scaling_study,
+    load_vllm_cpu,
+    load_vllm_cpu_windows,
+)
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.frames import check_runs
+from bayes_sd.live_window import windows_of
 from bayes_sd.schema import column, column_names
 
 
@@ -60,7 +67,9 @@ def test_scaling_study_takes_chosen_verifiers():
     assert sorted(frame["verifier"].unique()) == ["Qwen/Qwen3-32B", "Qwen/Qwen3-8B"]
     assert frame.index.tolist() == list(range(960))
     assert len(load_scaling_study("Qwen/Qwen3-8B")) == 480
-    with pytest.raises(ArgumentError, match=r"nearest: Qwen/Qwen3-8B.*Got 'Qwen3-8B' instead"):
+    with pytest.raises(
+        ArgumentError, match=r"one of 'Qwen/Qwen3-8B', .*Did you mean 'Qwen/Qwen3-8B'"
+    ):
         load_scaling_study(["Qwen3-8B"])
 
 
@@ -98,6 +107,30 @@ def test_vllm_cpu_counts_are_those_of_the_server():
     assert (run["drafter"], run["method"]) == ("drafter-a60", "draft_model")
     assert (run["request_rate_rps"], run["target_rate_rps"]) == (0.3726, 0.4)
     assert (run["mean_in_system_requests"], run["other_load_cores"]) == (0.603, 0.903)
+
+
+def test_windows_of_live_metrics_are_those_of_the_runs():
+    windows = load_vllm_cpu_windows()
+    runs = load_vllm_cpu("all").set_index("run_id").loc[windows.index.get_level_values("run_id")]
+    assert len(windows) == 136
+    assert (windows["num_requests"].values == runs["num_requests"].values).all()
+    assert np.array_equal(windows["num_drafts"].values, runs["num_drafts"].values, equal_nan=True)
+    counts = [tuple(map(float, str(c).split(";"))) for c in runs["accepted_per_position"].dropna()]
+    assert [c for c in windows["accepted"] if c] == counts
+    # Two clocks: the server's latency leaves out the way to the client, short on one machine.
+    way = runs["mean_e2e_s"].values / windows["mean_e2e_s"].values - 1
+    assert ((way > 0) & (way < 0.1)).all()
+    assert np.median(way) < 0.01
+    # Little's law: the gauge leaves out the same way, and has about thirty samples.
+    in_flight = windows["num_requests"] * windows["mean_e2e_s"] / windows["duration_s"]
+    assert (windows["mean_running_requests"] / in_flight).median() == pytest.approx(1, abs=0.05)
+
+
+def test_windows_of_live_metrics_are_taken_as_they_are():
+    windows = load_vllm_cpu_windows()
+    listed = windows_of(windows.loc["dense_a85_k3_rep5"])
+    assert [len(window.accepted) for window in listed] == [3] * 7
+    assert len({window.process_start_s for window in windows_of(windows)}) == 21
 
 
 def test_vllm_cpu_active_size_follows_from_the_shape_of_the_model():

@@ -166,6 +166,12 @@ def test_windows_that_lack_a_figure_leave_that_part_alone(tree, reference):
     report = check_drift(tree, bare, SCENARIO)
     assert report.moved == ()
     assert np.isnan(report.to_frame()["cost_ratio"]).all()
+    assert all(np.isnan(stream.detects_10_percent_s) for stream in report.streams)
+
+
+def test_an_unknown_column_of_windows_names_the_nearest_first():
+    with pytest.raises(ArgumentError, match=r"one of num_requests, .*Got 'num_request' instead"):
+        windows_of(pd.DataFrame({"duration_s": [1.0], "num_request": [3]}))
 
 
 @pytest.mark.parametrize("live", [[], [1.0], "windows", None, pd.DataFrame({"duration": [1.0]})])

@@ -61,14 +61,18 @@ def test_a_part_that_fits_several_names_them(tree):
 
 
 def test_an_unknown_pair_names_the_nearest(tree):
-    with pytest.raises(
-        UnknownPairError, match=r"is unknown. It must be one of the fitted"
-    ) as found:
+    with pytest.raises(UnknownPairError) as found:
         find_cell(tree, "smal + draft_modle", drafts=True)
-    assert f"pairs: '{SMALL}'" in str(found.value)
-    assert "fitted_pairs(tree) lists them all" in str(found.value)
-    with pytest.raises(UnknownPairError, match="or, without speculation, a base: 'big'"):
+    asked, listed = str(found.value).split("? ")
+    assert asked.startswith(f"pair 'smal + draft_modle' is unknown. Did you mean '{SMALL}'")
+    assert listed.startswith(f"It must be one of the fitted pairs: '{SMALL}'; ")
+    assert all(listed.count(f"'{pair}'") == 1 for pair in fitted_pairs(tree))
+    with pytest.raises(UnknownPairError, match="or, without speculation, bases: 'big'") as found:
         find_cell(tree, "bgi", drafts=False)
+    listed = str(found.value).split("? ")[1]
+    assert all(listed.count(f"'{base}'") == 1 for base in fitted_bases(tree))
+    with pytest.raises(UnknownPairError, match=r"'nothing' is unknown\. It must be one of the"):
+        find_cell(tree, "nothing", drafts=True)
 
 
 def test_a_cell_holds_the_draws_of_its_base_and_pair(tree):

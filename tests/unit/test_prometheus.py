@@ -164,6 +164,24 @@ def test_the_command_reads_a_page(fit_file, capsys):
     assert "measured / expected" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("quiet", [True, False])
+def test_quiet_shows_the_answer_at_the_end_alone(fit_file, capsys, quiet):
+    engine = Engine(start_s=time.time() - 7200)
+    with serving(prometheus(engine)) as url:
+        run(fit_file, prometheus=url, once=False, windows=2, quiet=quiet, serve_metrics="0")
+    out, err = capsys.readouterr()
+    assert ("measured / expected" in out) == quiet
+    assert ("window 1; acceptance" in out or "window 2; acceptance" in out) != quiet
+    assert ("own metrics at" in err) != quiet
+
+
+def test_a_fit_that_did_not_converge_is_said_first(tmp_path, capsys):
+    save(fake_fit(spread=0.02, passed=False), tmp_path / "bad.nc")
+    with serving(prometheus(Engine(start_s=time.time() - 7200))) as url:
+        run(tmp_path / "bad.nc", prometheus=url)
+    assert "DO NOT TRUST THIS FIT" in capsys.readouterr().out.splitlines()[0]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

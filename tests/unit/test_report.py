@@ -1,5 +1,6 @@
 """The report page: what it holds, that it is safe, and that its numbers are the library's."""
 
+import base64
 import re
 import warnings
 
@@ -8,18 +9,20 @@ import pytest
 import xarray as xr
 
 import bayes_sd as bs
-from bayes_sd import report
+from bayes_sd import report, report_requests
 from bayes_sd.exceptions import (
     ArgumentError,
     BayesSdWarning,
     ConvergenceWarning,
+    DataError,
     UnknownPairError,
 )
 from bayes_sd.report import embedded_json, write_report
 from bayes_sd.report_grid import settings_of
+from bayes_sd.report_requests import page_draws, requests_of
 from bayes_sd.shares import SHARES
 from tests.fake_fit import fake_fit
-from tests.report_page import EVIL, embedded, evil_fit
+from tests.report_page import EVIL, embedded, evil_fit, page_of
 
 pytest.importorskip("jinja2")
 pytest.importorskip("vl_convert")
@@ -187,9 +190,39 @@ def test_a_closed_loop_has_requests_in_flight_and_no_capacity(tree, tmp_path):
     assert setting["statistics"]["e2e_mean"]["mean"]["median"][1][1] == pytest.approx(own)
 
 
+def test_a_large_fit_gives_the_page_as_many_draws_as_it_has_room_for(tree, monkeypatch):
+    shown, _ = settings_of(tree)
+    assert page_draws(tree, shown) is tree
+    arms = sum(len(s.draft_lengths) * len(s.loads) for s in shown)
+    monkeypatch.setattr(report_requests, "MAX_NUMBERS", 6 * arms * 125)
+    few = page_draws(tree, shown)
+    assert few.attrs["packed_draws"] == 124
+    found = quiet(requests_of, few, shown[0])
+    mean = np.frombuffer(base64.b64decode(found["latencies"]["e2e"]["mean_s"]), dtype="<f4")
+    scenario = shown[0].scenario(shown[0].draft_lengths[1], shown[0].loads[2])
+    own = bs.predict_latency(few, scenario)["e2e_s"].values[:, 0]
+    at = len(shown[0].loads) + 2
+    np.testing.assert_allclose(mean.reshape(-1, found["num_draws"])[at], own, rtol=1e-6)
+
+
+def test_the_objective_that_the_page_begins_with(tree, tmp_path):
+    def begun(tree, **options):
+        options |= {"loads": [1.0, 4.0], "draft_lengths": [0, 3]}
+        path = quiet(write_report, tree, tmp_path / "r.html", **options)
+        return page_of(path.read_text(encoding="utf-8"))["objective"]
+
+    assert begun(tree, slo="e2e_p90 <= 300 ms") == "e2e_p90 <= 0.3"
+    assert re.fullmatch(r"e2e_p95 <= [\d.]+", begun(tree))
+    means = fake_fit(spread=0.1, percentiles=False)
+    assert re.fullmatch(r"e2e_mean <= [\d.]+", begun(means))
+    with pytest.raises(DataError, match="percentiles of e2e are not known"):
+        begun(means, slo="e2e_p95 <= 2")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"slo": "e2e_p95 >= 2"}, "must be an upper limit"),
         ({"loads": []}, "loads must be positive and increasing"),
         ({"loads": [2.0, 1.0]}, "loads must be positive and increasing"),
         ({"loads": [-1.0]}, "loads must be"),

@@ -102,8 +102,8 @@ def test_values_of_arguments(side, name, value, expected):
     ("name", "value", "words"),
     [
         ("k", 3, "Got 'k' instead. Did you mean num_speculative_tokens?"),
-        ("verfier", "a", "Did you mean verifier?"),
-        ("completely_different_thing", 1, "See bayes_sd.schema."),
+        ("verfier", "a", "Did you mean verifier? Allowed are: verifier, "),
+        ("completely_different_thing", 1, "instead. Allowed are: run_id, "),
         ("method", "eagel3", "must be one of none, draft_model, "),
         ("method", "eagel3", "Did you mean 'eagle3'?"),
         ("num_speculative_tokens", -1, "a whole number at least 0 tokens. Got -1 instead"),

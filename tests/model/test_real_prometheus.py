@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import time
+import urllib.request
 
 import pytest
 
@@ -14,10 +15,12 @@ from bayes_sd.prometheus_windows import windows_of_pages
 from tests.live_server import Engine, serving
 
 BINARY = os.environ.get("PROMETHEUS") or shutil.which("prometheus")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(BINARY is None, reason="prometheus is not installed"),
-]
+pytestmark = pytest.mark.skipif(
+    BINARY is None and not os.environ.get("CI"),
+    reason="needs the binary of prometheus (where CI is set it must be there)",
+)
+SCRAPED_S = 20  # how long is scraped before windows are asked for
+READY_S = 60
 CONFIG = """
 global: {{scrape_interval: 1s, scrape_timeout: 900ms}}
 scrape_configs:
@@ -32,9 +35,26 @@ def free_port():
         return found.getsockname()[1]
 
 
+def answers(url):
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def until(is_true, longest_s):
+    """Wait until something is so, at most so many seconds."""
+    end = time.monotonic() + longest_s
+    while not is_true():
+        assert time.monotonic() < end, f"not so within {longest_s} s"
+        time.sleep(0.2)
+
+
 @pytest.fixture
 def scraped(tmp_path):
     """Addresses of a Prometheus server that scrapes an engine, after some seconds of it."""
+    assert BINARY is not None, "CI must have prometheus on its PATH, or its place in PROMETHEUS"
     begun = time.time() - 1000.0
     port = free_port()
     with serving(lambda path, query: (200, Engine(begun).page(time.time() - begun))) as engine:
@@ -45,8 +65,10 @@ def scraped(tmp_path):
         with (tmp_path / "log").open("w") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            time.sleep(20)
-            yield f"http://127.0.0.1:{port}"
+            url = f"http://127.0.0.1:{port}"
+            until(lambda: answers(f"{url}/-/ready"), READY_S)
+            time.sleep(SCRAPED_S)
+            yield url
         finally:
             process.terminate()
             process.wait(20)
