@@ -82,7 +82,7 @@ def test_the_shared_density_is_that_of_the_model(runs, fits):
     for name in ("one", "two"):
         model, start = block_of(runs, name)
         compiled = shared_compile.compile_shared(model, start).compiled
-        own = model.compile_fn([model.logp(), model.dlogp()], mode="FAST_COMPILE")
+        own = model.compile_fn([model.logp(), model.dlogp()])
         sizes = {n: v.shape for n, v in model.initial_point().items()}
         for seed in range(3):
             point = compiled.initial_point_func(seed)
