@@ -155,7 +155,9 @@ def test_c10_a_sparse_model_loses_alone_and_gains_at_medium_batch(tree):
     pair = "C10 verifier +"
     for (workload, c), (off, on, length) in SPARSE.items():
         _, speedup = versus_off(tree, pair, 4, [c], mean_acceptance_length=length)
-        assert holds(speedup, c, on / off), workload
+        # Published in whole tokens per second: the ratio is known to half a token of either.
+        rounded = (on - 0.5) / (off + 0.5), on / off, (on + 0.5) / (off - 0.5)
+        assert any(holds(speedup, c, ratio) for ratio in rounded), workload
     off, on, length = SPARSE_MEDIUM
     faster, speedup = versus_off(tree, pair, 4, [1, 64], mean_acceptance_length=length)
     assert holds(speedup, 64, on / off)
