@@ -21,6 +21,18 @@ from bayes_sd.cli_output import (
 from bayes_sd.exceptions import ArgumentError, BayesSdError, FitFileError, FormatError
 
 BUNDLED = ("scaling", "vllm-cpu", "vllm-cpu-moe", "h200")
+Tables = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Tables of runs: CSV, CSV.gz or Parquet.", metavar="TABLE"),
+]
+Bundled = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Measured runs of the library: " + ", ".join(BUNDLED) + ". Repeatable.",
+        metavar="NAME",
+        autocompletion=words(*BUNDLED),
+    ),
+]
 
 
 def read_table(path: Path) -> Any:
@@ -101,19 +113,9 @@ def _check_output(path: Path) -> None:
 
 
 def fit(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Tables of runs: CSV, CSV.gz or Parquet.", metavar="TABLE"),
-    ] = None,
+    paths: Tables = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("fit.nc"),
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Measured runs of the library: " + ", ".join(BUNDLED) + ". Repeatable.",
-            metavar="NAME",
-            autocompletion=words(*BUNDLED),
-        ),
-    ] = None,
+    data: Bundled = None,
     draws: Draws = 1000,
     tune: Tune = 500,
     chains: Chains = 4,

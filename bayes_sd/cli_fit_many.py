@@ -5,18 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from bayes_sd.cli_fit import BUNDLED, read_tables
-from bayes_sd.cli_options import Chains, Draws, Json, Quiet, Seed, Tune, words
+from bayes_sd.cli_fit import Bundled, Tables, read_tables
+from bayes_sd.cli_options import Chains, Draws, Json, Quiet, Seed, Tune
 from bayes_sd.cli_output import heading, show, spoken_warnings, tell, write_json
 
 FAILED = 1  # exit status: some group has no fit
 
 
 def fit_many(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Tables of runs: CSV, CSV.gz or Parquet.", metavar="TABLE"),
-    ] = None,
+    paths: Tables = None,
     by: Annotated[
         list[str] | None,
         typer.Option(
@@ -27,14 +24,7 @@ def fit_many(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder to write to.", metavar="FOLDER")
     ] = Path("fleet"),
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Measured runs of the library: " + ", ".join(BUNDLED) + ". Repeatable.",
-            metavar="NAME",
-            autocompletion=words(*BUNDLED),
-        ),
-    ] = None,
+    data: Bundled = None,
     pooled: Annotated[
         bool, typer.Option("--pooled", help="Fit all runs together, too, as one more group.")
     ] = False,

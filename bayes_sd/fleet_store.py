@@ -6,7 +6,6 @@ the files say, and is made of them again if it is lost.
 """
 
 import json
-import os
 import tempfile
 import time
 from collections.abc import Iterable
@@ -19,9 +18,10 @@ import pandas as pd
 
 from bayes_sd.exceptions import FitFileError
 from bayes_sd.storage import FORMAT
+from bayes_sd.whole_file import PART, whole_file
 
 TABLE = "groups.csv"
-FIT, FAILURE, PART = ".nc", ".failed.json", ".part"
+FIT, FAILURE = ".nc", ".failed.json"
 OLD_S = 3600.0
 STAMP = "fleet_record"  # attribute of a fit's file
 FITTED, KEPT, FAILED = "fitted", "kept", "failed"
@@ -103,52 +103,15 @@ def open_folder(folder: str | Path) -> Path:
     return path
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file, whole or not at all.
-
-    Parameters
-    ----------
-    path : Path
-        File to write or replace.
-    content : bytes
-        What it holds.
-
-    Raises
-    ------
-    FitFileError
-        If it cannot be written; an older file is as it was.
-    """
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PART, dir=path.parent)
-    except OSError as error:
-        raise FitFileError(f"{path} cannot be written: {error}. Choose another folder.") from error
-    try:
-        with os.fdopen(handle, "wb") as part:
-            part.write(content)
-            part.flush()
-            os.fsync(part.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except OSError as error:
-        raise FitFileError(
-            f"{path} cannot be written: {error}. Free some space, or choose another folder; an "
-            "older file is as it was."
-        ) from error
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
 def write_fit(folder: Path, stem: str, content: bytes) -> None:
     """Write a group's fit, and remove the note of an earlier failure."""
-    write_whole(folder / f"{stem}{FIT}", content)
+    _write(folder / f"{stem}{FIT}", content)
     forget_failure(folder, stem)
 
 
 def write_failure(folder: Path, stem: str, record: Record) -> None:
     """Write why a group has no fit; a fit of other data or settings stays as it is."""
-    write_whole(folder / f"{stem}{FAILURE}", record.to_json().encode())
+    _write(folder / f"{stem}{FAILURE}", record.to_json().encode())
 
 
 def read_fit_record(path: Path) -> Record | None:
@@ -229,4 +192,9 @@ def column_of(grouped_by: str) -> str:
 def write_table(folder: Path, records: dict[str, Record]) -> None:
     """Write ``groups.csv``, whole or not at all; paths in it are names within the folder."""
     frame = table_of(Path(), sorted(records.items()))
-    write_whole(folder / TABLE, frame.to_csv(index=False).encode())
+    _write(folder / TABLE, frame.to_csv(index=False).encode())
+
+
+def _write(path: Path, content: bytes) -> None:
+    with whole_file(path) as part:
+        part.write_bytes(content)

@@ -21,8 +21,8 @@ from bayes_sd.fleet_groups import FitSettings, Group
 from bayes_sd.fleet_store import FAILED, FITTED, STAMP, Record
 from bayes_sd.model import RESPONSES
 from bayes_sd.priors import check_priors, default_priors
-from bayes_sd.sampling import compile_blocks, sample
-from bayes_sd.shared_compile import compile_shared_blocks
+from bayes_sd.sampling import compile_blocks, compile_model, sample
+from bayes_sd.shared_compile import compile_shared
 from bayes_sd.storage import save
 
 # A worker may fit in several threads. Compilers, and the list of warnings, are one per process.
@@ -108,9 +108,9 @@ def fit_runs(
         begun = time.perf_counter()
         data = to_dataset(frame)
         priors = check_priors(settings.priors or default_priors(data))
-        build = compile_shared_blocks if settings.share_compilation else compile_blocks
+        compile_one = compile_shared if settings.share_compilation else compile_model
         responses = RESPONSES if settings.responses is None else settings.responses
-        compiled = build(data, priors, responses=responses)
+        compiled = compile_blocks(data, priors, responses=responses, compile_one=compile_one)
         ready = time.perf_counter()
     tree = sample(
         compiled,

@@ -186,11 +186,12 @@ def _with_hysteresis(
         return LiveRecommendation(None, current, False, decision.reason, rate, decision)
     regret = dict(zip(decision.candidates, decision.expected_regret, strict=True))
     at = f"at {rate:.3g} requests/s"
-    if current in regret and regret[current] - regret[best] <= switch_regret:
-        reason = f"{at} its expected regret is {regret[current]:.1%}, k = {best} has "
+    other = regret.get(current) if current not in (None, best) else None
+    if other is not None and other - regret[best] <= switch_regret:
+        reason = f"{at} its expected regret is {other:.1%}, k = {best} has "
         reason += f"{regret[best]:.1%}: not worth a switch"
         return LiveRecommendation(current, current, False, reason, rate, decision)
     reason = f"{at} {decision.reason}"
-    if current in regret:
-        reason += f"; k = {current} would cost {regret[current]:.1%}"
+    if other is not None:
+        reason += f"; k = {current} would cost {other:.1%}"
     return LiveRecommendation(best, current, current not in (None, best), reason, rate, decision)

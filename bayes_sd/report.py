@@ -5,8 +5,6 @@ import gzip
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -25,6 +23,7 @@ from bayes_sd.report_requests import RULES, objective_of, page_draws, requests_o
 from bayes_sd.scenario import Scenario
 from bayes_sd.slo import Slo, as_slo
 from bayes_sd.validate import whole_number
+from bayes_sd.whole_file import whole_file
 
 INSTALL = (
     "A report needs Jinja2 and vl-convert-python. Install them: pip install 'bayes_sd[report]'"
@@ -120,7 +119,9 @@ def write_report(
         numbers.append(found | {"requests": requests_of(few, setting, random_seed=random_seed)})
     about = provenance_of(tree) | {"left_out": left_out, "random_seed": random_seed}
     objective = objective_of(tree, settings, numbers, asked)
-    _write_whole(target, render_page(numbers, about, convergence_note(tree), objective, title))
+    page = render_page(numbers, about, convergence_note(tree), objective, title)
+    with whole_file(target, BayesSdError) as part:
+        part.write_text(page, encoding="utf-8", newline="\n")
     return target
 
 
@@ -255,19 +256,3 @@ def _version() -> str:
         return version("bayes_sd")
     except PackageNotFoundError:
         return "unknown"
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all, beside its place and then moved there."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as part:
-            part.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except OSError as error:
-        raise BayesSdError(
-            f"{path} cannot be written: {error}. Free some space, or choose another folder."
-        ) from error

@@ -16,7 +16,7 @@ from bayes_sd.acceptance_levels import rates_of_steps
 from bayes_sd.exceptions import ArgumentError
 from bayes_sd.expert_graph import has_idle_drafter
 from bayes_sd.labels import experts_fraction
-from bayes_sd.likelihoods import UNSTABLE_WIDTH, latency_scale
+from bayes_sd.likelihoods import SMALLEST_EXPONENT, UNSTABLE_WIDTH, latency_scale
 from bayes_sd.physics.acceptance import expected_steps_renewal
 from bayes_sd.physics.arrivals import met_by_arrivals, met_slopes, met_variance
 from bayes_sd.physics.coefficients import CostCoefficients
@@ -24,7 +24,6 @@ from bayes_sd.physics.latency import latency_slope, request_latency
 from bayes_sd.posterior import PAIR_FIELDS
 from bayes_sd.run_load import REQUEST
 
-SURELY_UNSTABLE = -40.0  # log(log(1 + exp(x))) is x from here on
 COSTS = tuple(f.name for f in fields(CostCoefficients))
 ERRORS = ("log_boot", "discrepancy_sd", "load_discrepancy_sd", "request_cv")
 FIRST_TOKEN = ("first_wait_steps", "ttft_fixed_s", "ttft_per_token_s", "ttft_discrepancy_sd")
@@ -214,8 +213,8 @@ def latency_log_density(data: xr.Dataset, draws: xr.Dataset) -> np.ndarray:
     residual = np.log(data["mean_e2e_s"].values) - np.log(law.latency(batch)) - law.log_boot
     elasticity = law.elasticity(batch)
     ratio = law.one_minus_elasticity(elasticity) / UNSTABLE_WIDTH
-    log_sum = np.where(ratio < SURELY_UNSTABLE, ratio, np.log(np.logaddexp(0, ratio)))
-    factor = np.log(UNSTABLE_WIDTH) + log_sum
+    near = np.maximum(ratio, SMALLEST_EXPONENT)
+    factor = np.log(UNSTABLE_WIDTH * np.logaddexp(0, near)) + ratio - near
     return stats.norm.logpdf(residual, scale=law.scale(elasticity)) + factor
 
 

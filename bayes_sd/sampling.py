@@ -1,7 +1,7 @@
 """Compiling a model for nutpie, and drawing from it; a model in blocks is drawn block by block."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,11 @@ def compile_model(
 
 
 def compile_blocks(
-    data: xr.Dataset, priors: dict[str, Prior], *, responses: Sequence[str] = RESPONSES
+    data: xr.Dataset,
+    priors: dict[str, Prior],
+    *,
+    responses: Sequence[str] = RESPONSES,
+    compile_one: Callable[..., CompiledModel] = compile_model,
 ) -> list[CompiledModel]:
     """Compile the model of some runs in blocks that share no parameter.
 
@@ -77,6 +81,8 @@ def compile_blocks(
         Table of priors.
     responses : sequence of str
         As in `build_model`.
+    compile_one : callable
+        `compile_model`, or one that takes the same.
 
     Returns
     -------
@@ -84,7 +90,7 @@ def compile_blocks(
         The block of the mean latency first.
     """
     return [
-        compile_model(model, starting_point(data, priors) if name == LATENCY else None, name)
+        compile_one(model, starting_point(data, priors) if name == LATENCY else None, name)
         for name, model in build_blocks(data, priors, responses=responses).items()
     ]
 

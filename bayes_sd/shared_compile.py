@@ -16,44 +16,15 @@ import nutpie
 import pandas as pd
 import pymc as pm
 import pytensor
-import xarray as xr
 from pymc.initial_point import make_initial_point_fn
 from pytensor.graph.replace import graph_replace
 
-from bayes_sd.blocks import LATENCY, build_blocks
+from bayes_sd.blocks import LATENCY
 from bayes_sd.lifted_graph import LiftedGraph, lift_data
-from bayes_sd.model import RESPONSES
-from bayes_sd.prior import Prior
 from bayes_sd.sampling import CompiledModel
-from bayes_sd.start import starting_point
 
 MOST_KEPT = 16  # shapes; what was compiled for one takes some ten megabytes
 _COMPILED: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
-
-
-def compile_shared_blocks(
-    data: xr.Dataset, priors: dict[str, Prior], *, responses: Sequence[str] = RESPONSES
-) -> list[CompiledModel]:
-    """Compile as `bayes_sd.sampling.compile_blocks`, or take what this process compiled before.
-
-    Parameters
-    ----------
-    data : xarray.Dataset
-        Result of `to_dataset`.
-    priors : dict of str to Prior
-        Table of priors.
-    responses : sequence of str
-        As in `build_model`.
-
-    Returns
-    -------
-    list of CompiledModel
-        The block of the mean latency first.
-    """
-    return [
-        compile_shared(model, starting_point(data, priors) if name == LATENCY else None, name)
-        for name, model in build_blocks(data, priors, responses=responses).items()
-    ]
 
 
 def compile_shared(

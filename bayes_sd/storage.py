@@ -1,7 +1,5 @@
 """Keeping a fit: `save` and `load`."""
 
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_sd.exceptions import FitFileError
+from bayes_sd.whole_file import whole_file
 
 FORMAT = "bayes_sd fit 3"
 PACKED_DRAWS = "packed_draws"  # attribute of a fit whose draws are rounded to 32 bits
@@ -46,15 +45,10 @@ def save(tree: xr.DataTree, path: str | Path) -> Path:
         raise FitFileError(
             f"{path} cannot be written: folder {str(path.parent)!r} does not exist. Make it first."
         )
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        os.close(handle)
-    except OSError as error:
-        raise FitFileError(f"{path} cannot be written: {error}. Choose another folder.") from error
-    try:
-        packed = PACKED_DRAWS in tree.attrs
+    packed = PACKED_DRAWS in tree.attrs
+    with whole_file(path) as part:
         tree.to_netcdf(
-            name,
+            part,
             engine="h5netcdf",
             encoding={
                 f"/{group}": {
@@ -65,19 +59,6 @@ def save(tree: xr.DataTree, path: str | Path) -> Path:
                 for group in tree.children
             },
         )
-        with open(name, "rb") as written:
-            os.fsync(written.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except OSError as error:
-        raise FitFileError(
-            f"{path} cannot be written: {error}. Free some space, or choose another folder; an "
-            "older file is as it was."
-        ) from error
-    finally:
-        Path(name).unlink(missing_ok=True)
     return path
 
 

@@ -39,10 +39,10 @@ GROUPS = {
     ),
     "errors": (
         (4.9, 1.55),
-        r"boot_sd|boot_mean|boot_scale|discrepancy_sd|load_discrepancy_sd|request_cv"
+        r"boot_sd|discrepancy_sd|load_discrepancy_sd|request_cv"
         r"|extrapolation_sd",
         "boots and misfit\nof the law",
-        "sweep, base",
+        "deployment, base",
     ),
     "costs": (
         (0, 1.55),
@@ -59,7 +59,7 @@ GROUPS = {
     ),
     "latency": (
         (2.45, 0),
-        r"log_latency|latency_log_density",
+        r"log_latency|latency_log_density|boot_mean|boot_scale",
         "mean latency\ngiven the control",
         "run",
     ),

@@ -112,13 +112,15 @@ def legend_beside(ax: Axes) -> None:
     )
 
 
-def labelled(places: Floats, room: float = ROOM) -> list[int]:
+def labelled(places: Floats, span: float | None = None, room: float = ROOM) -> list[int]:
     """Return the numbers of the places that have room for a label, from the first on.
 
     Parameters
     ----------
     places : array
-        Rising places on a linear axis that they span.
+        Rising places on a linear axis.
+    span : float, optional
+        Length of the axis; by default from the first place to the last.
     room : float
         Room of a label, as a share of the axis.
 
@@ -127,7 +129,7 @@ def labelled(places: Floats, room: float = ROOM) -> list[int]:
     >>> labelled(np.array([1.0, 1.1, 5.0, 9.0]))
     [0, 2, 3]
     """
-    span = max(float(places[-1] - places[0]), 1e-12)
+    span = float(places[-1] - places[0]) if span is None else span
     kept = [0]
     for i in range(1, len(places)):
         if places[i] - places[kept[-1]] >= room * span:

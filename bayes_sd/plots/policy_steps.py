@@ -46,13 +46,15 @@ def plot_policy(policy: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.step(load, chosen, where="mid", color="0.45", linewidth=1.4, zorder=1)
     served = ~np.isnan(chosen)
     colors = colors_of(sorted({int(k) for k in chosen[served]}))
-    written = set(load[labelled(load)])
+    span = float(load[-1] - load[0])
+    rows = {k: load[chosen == k] for k in colors}  # labels of one draft length stand in a row
+    written = {(x, k) for k, at in rows.items() for x in at[labelled(at, span)]}
     for x, k, p in zip(load[served], chosen[served], best[served], strict=True):
         color = colors[int(k)]
         ax.scatter(
             x, k, s=48, facecolor=color if p >= SURE else "white", edgecolor=color, lw=1.5, zorder=3
         )
-        if x in written:
+        if (x, k) in written:
             ax.annotate(
                 f"{p:.2f}",
                 (x, k),

@@ -7,6 +7,7 @@ schema_columns    |                               |
 nearest           |                               |
 schema            |                               | schema_columns nearest
 validate          | ARRAYS                        | exceptions schema nearest
+whole_file        |                               | exceptions
 physics.*         | numpy                         |
 simulate_*        | numpy pandas scipy numba      | LOW
 simulate          | numpy pandas rich             | LOW simulate_*
@@ -132,9 +133,9 @@ live_export       | prometheus_client             | LOW drift_report live_figure
 model_comparison  | ARRAYS arviz                  | LOW
 packing           | numpy xarray                  | LOW convergence storage posterior spread_priors
 lifted_graph      | numpy GRAPH                   |
-shared_compile    | ARRAYS GRAPH nutpie           | prior model start blocks sampling lifted_graph
+shared_compile    | ARRAYS GRAPH nutpie           | blocks sampling lifted_graph
 fleet_groups      | pandas                        | LOW frames data labels prior storage
-fleet_store       | pandas h5netcdf                 | LOW storage
+fleet_store       | pandas h5netcdf               | LOW storage
 fleet_task        | pandas xarray                 | LOW data priors model fitting sampling storage
 + shared_compile fleet_groups fleet_store
 fleet_fits        | pandas xarray                 | LOW storage fleet_store
@@ -187,7 +188,7 @@ __init__          |                               | LOW MIDDLE datasets readers.
 SETS = {
     "ARRAYS": ["numpy", "pandas", "xarray"],
     "GRAPH": ["pymc", "pytensor"],
-    "LOW": ["exceptions", "nearest", "schema", "schema_columns", "validate"],
+    "LOW": ["exceptions", "nearest", "schema", "schema_columns", "validate", "whole_file"],
     "ROWS": ["run_checks", "labels", "acceptance_counts", "run_variables"],
     "MIDDLE": (
         "scenario_files length_needed "

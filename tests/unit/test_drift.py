@@ -216,6 +216,9 @@ def test_a_draft_length_is_kept_while_it_costs_hardly_more(tree, reference):
     assert moved.choice == free.choice
     assert moved.is_switch
     assert "would cost" in moved.reason
+    best = recommend_live(tree, window, SCENARIO, current=free.choice)
+    assert not best.is_switch
+    assert best.statement() == free.statement().replace("Run", "Keep")
     kept = recommend_live(tree, window, SCENARIO, current=other, switch_regret=regret[other] + 0.01)
     assert kept.choice == other
     assert not kept.is_switch

@@ -8,6 +8,7 @@ import pytest
 from bayes_sd import fleet_cluster, fleet_store
 from bayes_sd.exceptions import FitFileError
 from bayes_sd.fleet_groups import POOLED, FitSettings, seed_of, split_runs
+from bayes_sd.whole_file import whole_file
 from tests.fake_fit import simulated_frame
 
 distributed = pytest.importorskip("distributed")
@@ -63,12 +64,13 @@ def test_names_that_would_fall_together_stay_apart(frame):
 
 def test_a_write_that_is_cut_off_leaves_the_older_file(tmp_path, monkeypatch):
     path = tmp_path / "fit.nc"
-    fleet_store.write_whole(path, b"whole")
+    path.write_bytes(b"whole")
     for step in ("fsync", "replace"):
         with monkeypatch.context() as patch:
             patch.setattr(os, step, fails)
             with pytest.raises(FitFileError, match="an older file is as it was"):
-                fleet_store.write_whole(path, b"half")
+                with whole_file(path) as part:
+                    part.write_bytes(b"half")
         assert path.read_bytes() == b"whole"
     assert [p.name for p in tmp_path.iterdir()] == ["fit.nc"]
 

@@ -191,7 +191,7 @@ def test_a_curve_of_the_batch_ends_at_capacity():
 
 
 def test_policy_steps_are_the_policy(tree):
-    policy = draft_length_policy(tree, QUICK, [1.0, 8.0, 500.0])
+    policy = draft_length_policy(tree, QUICK, [1.0, 8.0, 60.0])
     ax = plot_policy(policy)
     chosen = policy["num_speculative_tokens"].astype("Float64").to_numpy(float, na_value=np.nan)
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), chosen)

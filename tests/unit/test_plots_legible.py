@@ -160,7 +160,7 @@ def test_parts_of_latency_are_told_apart_in_grey_or_by_their_hatch():
 
 
 def test_places_of_labels_leave_room():
-    kept = labelled(MANY.to_numpy(), 0.1)
+    kept = labelled(MANY.to_numpy(), room=0.1)
     assert kept[0] == 0
     assert np.diff(MANY.to_numpy()[kept]).min() >= 0.1 * (MANY[-1] - MANY[0]) - 1e-9
     assert labelled(np.array([3.0])) == [0]
