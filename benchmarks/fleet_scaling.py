@@ -35,7 +35,7 @@ SIZES, LARGE, WORKERS = (1, 8, 64), 512, (1, 2)
 KILLS, KILL_EVERY_S = 20, 20.0
 VERIFIER, ACCEPTANCE, DRAFT_LENGTHS = "Qwen/Qwen3-8B", 0.7, (1, 3, 5)
 FACTOR_SD, NOISE_SD = 0.3, 0.01
-EFFICIENCY_BAR, GROWTH_BAR = 0.8, 0.1
+EFFICIENCY_BAR, GROWTH_BAR = 0.85, 0.1
 RATES = ("request_rate_rps", "target_rate_rps", "completed_rate_rps")
 DROPPED = ("mean_in_system_requests", "mean_tpot_s", "mean_ttft_s")
 
