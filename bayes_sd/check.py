@@ -3,12 +3,12 @@
 from typing import Any
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 
 from bayes_sd.data import to_dataset
 from bayes_sd.model import build_model
 from bayes_sd.prior import Prior
+from bayes_sd.prior_draws import prior_draws
 from bayes_sd.run_law import COSTS, COUNTS, ERRORS, flat_draws, run_law
 from bayes_sd.validate import whole_number
 
@@ -66,13 +66,7 @@ def prior_predictive_latency(
         data = to_dataset(data)
     model = build_model(data, priors, responses=())
     names = [name for name in (*COSTS, *ERRORS, *COUNTS) if name in model.named_vars]
-    prior = pm.sample_prior_predictive(
-        draws,
-        model=model,
-        var_names=names,
-        random_seed=random_seed,
-        compile_kwargs={"mode": "FAST_COMPILE"},  # a few hundred draws: compiling is the cost
-    )["prior"].to_dataset()
+    prior = prior_draws(model, names, draws, random_seed)
     none = np.zeros((*(prior.sizes[d] for d in ("chain", "draw")), data.sizes["sweep"]))
     prior = prior.assign(log_boot=(("chain", "draw", "sweep"), none))
     law = run_law(data, flat_draws(prior, draws))

@@ -9,6 +9,7 @@ from pytensor.graph.traversal import ancestors
 
 from bayes_sd.exceptions import ArgumentError, AssumptionWarning, DataError
 from bayes_sd.generate import generate_latency
+from bayes_sd.prior_draws import prior_draws
 from bayes_sd.sbc_mistakes import Mistake
 
 MAX_REJECTED = 0.02
@@ -68,13 +69,7 @@ def simulate_from_prior(
     mistake = Mistake() if mistake is None else mistake
     names = [v.name for v in (*model.free_RVs, *model.deterministics) if v.name not in NOT_DRAWN]
     tried = num_simulations + 10 + num_simulations // 10
-    prior = pm.sample_prior_predictive(
-        tried,
-        model=model,
-        var_names=names,
-        random_seed=int(rng.integers(2**31)),
-        compile_kwargs={"mode": "FAST_COMPILE"},
-    )["prior"].to_dataset()
+    prior = prior_draws(model, names, tried, int(rng.integers(2**31)))
     truths = with_prior_boots(prior, data, rng).isel(chain=0, drop=True).rename(draw="sample")
     steps = None if mistake.steps is None else mistake.steps(data, truths)
     generated = generate_latency(data, truths, rng, num_steps=steps)

@@ -12,6 +12,7 @@ from bayes_sd.exceptions import ArgumentError
 from bayes_sd.new_pairs import stored_priors
 from bayes_sd.prior import Prior
 from bayes_sd.priors import DRAFTER_COSTS, VERIFIER_COSTS, deployment_center
+from bayes_sd.quiet import quiet_logger
 
 # Variables of the posterior whose prior is one line of the table, elementwise.
 TOP_LEVEL = (
@@ -98,7 +99,8 @@ def prior_sensitivity(tree: xr.DataTree, var_names: list[str] | None = None) -> 
             "log_likelihood": tree["log_likelihood"].to_dataset().astype(float),
         }
     )
-    return pd.DataFrame(az.psense_summary(whole))
+    with quiet_logger("arviz_stats.psense"):  # its advice is in the table
+        return pd.DataFrame(az.psense_summary(whole))
 
 
 def _log_density(values: xr.DataArray, prior: Prior) -> xr.DataArray:

@@ -8,6 +8,7 @@ nearest           |                               |
 schema            |                               | schema_columns nearest
 validate          | ARRAYS                        | exceptions schema nearest
 whole_file        |                               | exceptions
+quiet             |                               |
 physics.*         | numpy                         |
 simulate_*        | numpy pandas scipy numba      | LOW
 simulate          | numpy pandas rich             | LOW simulate_*
@@ -145,7 +146,8 @@ fleet             | pandas rich                   | LOW prior priors model fleet
 run_law           | ARRAYS scipy                  | LOW physics.* labels posterior acceptance_graph
 + run_load
 + acceptance_levels expert_graph likelihoods
-check             | ARRAYS pymc                   | LOW data prior model run_law
+prior_draws       | pymc xarray                   | LOW
+check             | ARRAYS                        | LOW data prior model run_law prior_draws
 generate_counts   | ARRAYS scipy                  | LOW acceptance_likelihoods run_law
 generate          | ARRAYS                        | LOW physics.* run_load run_law
 + generate_counts ttft_graph
@@ -155,7 +157,7 @@ sbc_quantities    | ARRAYS                        | LOW physics.* scenario poste
 + break_even run_law generate_counts
 sbc_mistakes      | ARRAYS GRAPH                  | LOW run_law
 prior_simulation  | ARRAYS GRAPH nutpie           | LOW data priors model start fitting generate
-+ run_law sbc_quantities sbc_mistakes
++ run_law sbc_quantities sbc_mistakes prior_draws
 sbc               | ARRAYS GRAPH nutpie rich arviz | LOW data priors model start fitting generate
 + uniformity
 + run_law sbc_quantities sbc_mistakes prior_simulation sampling
@@ -188,7 +190,7 @@ __init__          |                               | LOW MIDDLE datasets readers.
 SETS = {
     "ARRAYS": ["numpy", "pandas", "xarray"],
     "GRAPH": ["pymc", "pytensor"],
-    "LOW": ["exceptions", "nearest", "schema", "schema_columns", "validate", "whole_file"],
+    "LOW": ["exceptions", "nearest", "schema", "schema_columns", "validate", "quiet", "whole_file"],
     "ROWS": ["run_checks", "labels", "acceptance_counts", "run_variables"],
     "MIDDLE": (
         "scenario_files length_needed "
