@@ -120,6 +120,9 @@ def fit(
     tune: Tune = 500,
     chains: Chains = 4,
     seed: Seed = 0,
+    target_accept: Annotated[
+        float, typer.Option(help="Nearer to 1: smaller steps, if transitions diverge.")
+    ] = 0.95,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -142,6 +145,7 @@ def fit(
             chains=chains,
             random_seed=seed,
             progressbar=not quiet,
+            target_accept=target_accept,
         )
         if tree["posterior"].sizes["draw"] < draws:  # the sampler stops early on Ctrl-C
             raise typer.Exit(INTERRUPTED)

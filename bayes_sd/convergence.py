@@ -57,7 +57,25 @@ class Verdict:
         return (
             f"NOT CONVERGED, do not decide on this fit. The worst of all parameters: {figures}. "
             f"Allowed: R-hat up to {MAX_R_HAT}, ESS from {MIN_ESS}, no divergences, E-BFMI from "
-            f"{MIN_E_BFMI}. Fit again with more draws, e.g. fit(data, draws=2000, tune=1000)."
+            f"{MIN_E_BFMI}. {self.advice()}"
+        )
+
+    def advice(self) -> str:
+        """Return what to do about the checks that failed; empty if none did."""
+        settings = []
+        if not (
+            self.r_hat <= MAX_R_HAT
+            and min(self.ess_bulk, self.ess_tail) >= MIN_ESS
+            and self.e_bfmi >= MIN_E_BFMI
+        ):
+            settings += ["draws=2000", "tune=1000"]
+        if self.divergences:
+            settings.append("target_accept=0.99")
+        words = ["more draws"] * (len(settings) > 1) + ["smaller steps"] * bool(self.divergences)
+        return (
+            f"Fit again with {' and '.join(words)}, e.g. fit(data, {', '.join(settings)})."
+            if settings
+            else ""
         )
 
     def to_dict(self) -> dict[str, object]:

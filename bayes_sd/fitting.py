@@ -17,10 +17,10 @@ from bayes_sd.exceptions import ArgumentError
 from bayes_sd.least_squares import reference_lengths
 from bayes_sd.model import RESPONSES
 from bayes_sd.priors import Prior, check_priors, default_priors
-from bayes_sd.sampling import compile_blocks, compile_model, sample
+from bayes_sd.sampling import TARGET_ACCEPT, compile_blocks, compile_model, sample
 from bayes_sd.start import starting_point
 from bayes_sd.storage import FORMAT
-from bayes_sd.validate import one_of, whole_number
+from bayes_sd.validate import one_of, probability, whole_number
 
 STAMPED = ("bayes_sd", "pymc", "nutpie", "arviz", "xarray", "numpy")
 
@@ -35,6 +35,7 @@ def fit(
     chains: int = 4,
     random_seed: int = 0,
     progressbar: bool = True,
+    target_accept: float = TARGET_ACCEPT,
 ) -> xr.DataTree:
     """Fit the latency model: sample its posterior with nutpie's NUTS.
 
@@ -56,6 +57,9 @@ def fit(
         Seed; the same seed, data and versions give the same draws.
     progressbar : bool
         Whether to show progress; False is silent.
+    target_accept : float
+        Acceptance of proposals that the step size aims at. Raise it, to 0.99, if transitions
+        diverge: the steps are smaller then, and the fit takes longer.
 
     Returns
     -------
@@ -67,8 +71,8 @@ def fit(
     Raises
     ------
     ArgumentError
-        If draws, tune or chains are out of range, a response is unknown, or priors or responses
-        are given with a model.
+        If draws, tune, chains or target_accept are out of range, a response is unknown, or
+        priors or responses are given with a model.
     KeyboardInterrupt
         If it is interrupted: a shorter fit is never handed over as if it were whole.
     SchemaError, UnitError, DataError
@@ -83,6 +87,7 @@ def fit(
     whole_number(tune, "tune", minimum=1)
     whole_number(chains, "chains", minimum=2)
     whole_number(random_seed, "random_seed", minimum=0)
+    probability(target_accept, "target_accept", ends=False)
     if isinstance(model_or_data, pm.Model):
         if priors is not None or responses is not None:
             given = "priors" if priors is not None else "responses"
@@ -117,6 +122,7 @@ def fit(
         chains=chains,
         random_seed=random_seed,
         progressbar=progressbar,
+        target_accept=target_accept,
     )
     sampled = time.perf_counter()
     whole = complete_tree(tree, data, random_seed, priors)

@@ -104,6 +104,7 @@ def sample(
     chains: int = 4,
     random_seed: int = 0,
     progressbar: bool = True,
+    target_accept: float = TARGET_ACCEPT,
     cores: int | None = None,
 ) -> xr.DataTree:
     """Draw from the posterior of a compiled model.
@@ -114,7 +115,7 @@ def sample(
         Result of `compile_model` or `compile_blocks`.
     score_weight : array of float, (run,), optional
         1 for runs to learn from, 0 for runs to hold out. All by default.
-    draws, tune, chains, random_seed, progressbar
+    draws, tune, chains, random_seed, progressbar, target_accept
         As in `fit`.
     cores : int, optional
         Chains sampled at the same time; by default one on each core of the machine.
@@ -129,9 +130,10 @@ def sample(
     """
     blocks = [compiled] if isinstance(compiled, CompiledModel) else list(compiled)
     at_once = min(chains, cores or os.cpu_count() or 1)
-    settings = {"draws": draws, "tune": tune, "chains": chains, "cores": at_once}
+    settings: dict[str, Any] = {"draws": draws, "tune": tune, "chains": chains, "cores": at_once}
+    settings |= {"target_accept": target_accept, "progress_bar": progressbar}
     trees = [
-        _sample_one(block, score_weight, seed, progressbar=progressbar, **settings)
+        _sample_one(block, score_weight, seed, **settings)
         for seed, block in enumerate(blocks, start=random_seed)
     ]
     posterior = xr.merge([t["posterior"].to_dataset() for t in trees], compat="identical")
@@ -167,34 +169,24 @@ def _sample_one(
     block: CompiledModel,
     score_weight: np.ndarray | None,
     random_seed: int,
-    *,
-    draws: int,
-    tune: int,
-    chains: int,
-    cores: int,
-    progressbar: bool,
+    **settings: Any,
 ) -> xr.DataTree:
     target = block.compiled
     if score_weight is not None:
         target = target.with_data(score_weight=np.asarray(score_weight, dtype=float))
     tree = nutpie.sample(
         target,
-        draws=draws,
-        tune=tune,
-        chains=chains,
-        cores=cores,
         seed=random_seed,
-        progress_bar=progressbar,
         save_warmup=False,
-        target_accept=TARGET_ACCEPT,
         # Most directions are short (boot effects, scales that are well known); without a further
         # doubling they end a trajectory before the few long ones have moved: sums that the data
         # split loosely, a backlog and its misfit.
         extra_doublings=1,
+        **settings,
     )
-    done = tree["posterior"].sizes["draw"]
-    if done < draws:  # nutpie hands over what it has when it is interrupted
-        raise KeyboardInterrupt(f"sampling was stopped after {done} of {draws} draws")
+    done, asked = tree["posterior"].sizes["draw"], settings["draws"]
+    if done < asked:  # nutpie hands over what it has when it is interrupted
+        raise KeyboardInterrupt(f"sampling was stopped after {done} of {asked} draws")
     return tree
 
 

@@ -53,6 +53,8 @@ def faults_of(notebook):
         texts = [cell.source, *(t for output in outputs_of(cell) for t in texts_of(output))]
         if any(MACHINE_PATH.search(text) for text in texts):
             faults.append(f"cell {number} holds a path of a machine")
+        if any("NOT CONVERGED" in text for text in texts[1:]):
+            faults.append(f"a fit of cell {number} has not converged")
     return faults
 
 
@@ -112,6 +114,7 @@ def test_a_sound_notebook_has_no_faults():
         (lambda n: n.cells[3].update(execution_count=7), "top to bottom"),
         (lambda n: n.cells[3].update(source="x = 1\n" * 16), "more than 15 lines"),
         (lambda n: n.cells[3].outputs[0].update(text="see /home/me/fit.nc"), "path of a machine"),
+        (lambda n: n.cells[3].outputs[0].update(text="NOT CONVERGED, do"), "not converged"),
         (
             lambda n: n.cells[3].outputs.append(nbformat.v4.new_output("error", ename="E")),
             "failed",

@@ -50,6 +50,7 @@ def test_good_chains_pass_in_silence(chains):
     assert found.divergences == 0
     assert found.r_hat <= 1.01
     assert found.ess_bulk > 400
+    assert found.advice() == ""
 
 
 def test_a_stuck_chain_names_its_parameter(chains):
@@ -59,7 +60,7 @@ def test_a_stuck_chain_names_its_parameter(chains):
     assert found.worst_r_hat == "verify_fixed_s[small]"
     assert found.worst_ess_bulk == "verify_fixed_s[small]"
     assert "verify_fixed_s[small]" in found.sentence()
-    assert "Fit again with more draws" in found.sentence()
+    assert "Fit again with more draws, e.g. fit(data, draws=2000, tune=1000)." in found.sentence()
 
 
 def test_slow_chains_name_their_parameter(chains, rng):
@@ -75,6 +76,7 @@ def test_one_divergence_fails(chains):
     assert found.divergences == 1
     assert "1 divergences" in found.sentence()
     assert found.r_hat <= 1.01
+    assert "Fit again with smaller steps, e.g. fit(data, target_accept=0.99)." in found.sentence()
 
 
 def test_energy_that_creeps_fails(chains, rng):
