@@ -136,6 +136,7 @@ def test_a_verifier_can_be_held_out_whole(compiled, data):
         ({"tune": 0}, r"tune must be a whole number of at least 1\. Got 0"),
         ({"chains": 1}, r"chains must be a whole number of at least 2\. Got 1"),
         ({"random_seed": -1}, r"random_seed must be a whole number of at least 0\. Got -1"),
+        ({"target_accept": 1.0}, r"target_accept must be a probability above 0 and below 1\."),
     ],
 )
 def test_a_wrong_option_is_refused_before_anything_is_built(options, words):

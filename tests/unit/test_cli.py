@@ -239,11 +239,12 @@ def fake_sampler(monkeypatch):
 
 
 def test_fit_writes_a_file_that_check_reads(bayes_sd, fake_sampler, folder):
-    line = "fit runs.csv.gz -o new.nc --draws 300 --tune 7 --chains 3 --seed 5"
+    line = "fit runs.csv.gz -o new.nc --draws 300 --tune 7 --chains 3 --seed 5 --target-accept 0.99"
     status, out, err = bayes_sd(line)
     assert status == 0
     (call,) = fake_sampler
     expected = {"draws": 300, "tune": 7, "chains": 3, "random_seed": 5, "progressbar": True}
+    expected["target_accept"] = 0.99
     assert {name: call[name] for name in expected} == expected
     assert "Wrote new.nc: 3 pairs" in out
     assert "warning: 3 runs are left out" in err
