@@ -10,7 +10,9 @@ from bayes_sd.cli_output import MISTAKE, fail, show, tell, write_json
 from bayes_sd.exceptions import ArgumentError
 
 if TYPE_CHECKING:
-    from bayes_sd.readers.report import ReadReport
+    from bayes_sd.readers.report import FileReport, ReadReport
+
+MANY = 40  # files, above which they are shown by folder and kind
 
 
 def read(
@@ -98,18 +100,46 @@ def parse_columns(settings: list[str]) -> dict[str, Any]:
     return columns
 
 
+def _lines(report: "ReadReport") -> list[tuple[str, str, str]]:
+    """Return file, what it was taken for, and runs; of many files, one line per folder and kind."""
+    if len(report.files) <= MANY:
+        lines = []
+        for entry in report.files:
+            joined = f", joined to {entry.joined_to}" if entry.joined_to else ""
+            count = "" if joined else str(entry.num_runs)
+            lines.append((str(entry.path), _kind(entry) + joined, count))
+        return lines
+    groups: dict[tuple[str, str], list[FileReport]] = {}
+    for entry in report.files:
+        # A file that could not be read keeps a line of its own.
+        of = str(entry.path.parent if entry.format else entry.path)
+        groups.setdefault((of, _kind(entry)), []).append(entry)
+    return [
+        (
+            where,
+            f"{len(members)} x {what}" if members[0].format else what,
+            "" if all(m.joined_to for m in members) else str(sum(m.num_runs for m in members)),
+        )
+        for (where, what), members in groups.items()
+    ]
+
+
+def _kind(entry: "FileReport") -> str:
+    if entry.joined_to:
+        return entry.meaning
+    return f"{entry.meaning} ({entry.format})" if entry.format else "not read"
+
+
 def _show(report: "ReadReport", output: Path | None, requests: Path | None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     shown = Table("file", "taken for", "runs", title="Files read", title_justify="left")
-    for entry in report.files:
-        what = f"{entry.meaning} ({entry.format})" if entry.format else "not read"
-        if entry.joined_to:
-            what += f", joined to {entry.joined_to}"
-        count = "" if entry.joined_to else str(entry.num_runs)
-        shown.add_row(escape(" ".join(str(entry.path).split())), escape(what), count)
+    for where, what, count in _lines(report):
+        shown.add_row(escape(" ".join(where.split())), escape(what), count)
     show(shown)
+    if len(report.files) > MANY:
+        tell("A line for each folder and kind of file; --json lists each file.")
     for title, lines in (("Left out", report.left_out()), ("Assumed", report.assumed())):
         if lines:
             tell(f"\n{title}:")

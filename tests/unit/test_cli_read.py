@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bayes_sd import cli
+from bayes_sd import cli, cli_read
 from bayes_sd.frames import check_runs
 
 FILES = Path(__file__).parents[1] / "files"
@@ -34,6 +34,18 @@ def test_writes_a_table_that_fit_takes_and_says_what_it_read(read):
     assert "2 runs, written to runs.csv" in err
     assert len(pd.read_csv("runs.csv")) == 2
     assert not list(Path().glob("*.part"))
+
+
+def test_many_files_are_shown_by_folder_and_kind_and_those_not_read_one_by_one(read, monkeypatch):
+    monkeypatch.setattr(cli_read, "MANY", 5)
+    Path("k3/notes.json").write_text('{"nothing": "known"}')
+    status, out, err = read("k3", "-o", "runs.csv", "--no-progressbar")
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert status == 0
+    assert "│ k3 │ 2 x vllm bench serve result (vllm-bench) │ 2 │" in lines
+    assert "│ k3 │ 5 x companion │ │" in lines
+    assert "│ k3/notes.json │ not read │ 0 │" in lines
+    assert "--json lists each file" in err
 
 
 def test_json_is_one_document(read):
