@@ -11,6 +11,7 @@ outputs of a short run.
 
 import argparse
 import os
+import re
 import resource
 import tempfile
 import time
@@ -21,6 +22,7 @@ from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 1800  # of one cell
+CELL_FILE = re.compile(r"/\S*/ipykernel_\d+/\d+\.py")
 
 
 def notebooks_named(names: list[str]) -> list[Path]:
@@ -32,6 +34,15 @@ def notebooks_named(names: list[str]) -> list[Path]:
             f"notebooks must be some of {', '.join(present)}. Got {', '.join(unknown)} instead."
         )
     return [present[Path(name).stem] for name in names] or list(present.values())
+
+
+def without_machine_paths(notebook: nbformat.NotebookNode) -> None:
+    """Take from texts where this machine keeps the source and the cells; warnings name them."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if output.output_type == "stream":
+                text = output.text.replace(f"{HERE.resolve().parent}/", "")
+                output.text = CELL_FILE.sub("this cell", text)
 
 
 def execute(path: Path, *, short: bool) -> nbformat.NotebookNode:
@@ -62,6 +73,7 @@ def execute(path: Path, *, short: bool) -> nbformat.NotebookNode:
             record_timing=False,
         )
         client.execute(env=environment)
+    without_machine_paths(notebook)
     notebook.metadata["bayes_sd_run"] = {
         "short": short,
         "wall_s": round(time.perf_counter() - begun),
