@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from bayes_sd.cli_options import Chains, Draws, FitFile, Json, Quiet, Seed, Tune, words
+from bayes_sd.cli_options import (
+    Chains,
+    Draws,
+    FitFile,
+    Json,
+    Quiet,
+    Seed,
+    TargetAccept,
+    Tune,
+    words,
+)
 from bayes_sd.cli_output import (
     INTERRUPTED,
     at_work,
@@ -120,9 +130,7 @@ def fit(
     tune: Tune = 500,
     chains: Chains = 4,
     seed: Seed = 0,
-    target_accept: Annotated[
-        float, typer.Option(help="Nearer to 1: smaller steps, if transitions diverge.")
-    ] = 0.95,
+    target_accept: TargetAccept = 0.95,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

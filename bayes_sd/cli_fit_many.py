@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from bayes_sd.cli_fit import Bundled, Tables, read_tables
-from bayes_sd.cli_options import Chains, Draws, Json, Quiet, Seed, Tune
+from bayes_sd.cli_options import Chains, Draws, Json, Quiet, Seed, TargetAccept, Tune
 from bayes_sd.cli_output import heading, show, spoken_warnings, tell, write_json
 
 FAILED = 1  # exit status: some group has no fit
@@ -36,6 +36,7 @@ def fit_many(
     tune: Tune = 500,
     chains: Chains = 4,
     seed: Seed = 0,
+    target_accept: TargetAccept = 0.95,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -61,6 +62,7 @@ def fit_many(
             tune=tune,
             chains=chains,
             random_seed=seed,
+            target_accept=target_accept,
             progressbar=not quiet,
         )
     rows = _rows(fits.groups)

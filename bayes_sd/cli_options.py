@@ -29,6 +29,9 @@ Quiet = Annotated[
 Draws = Annotated[int, typer.Option(help="Draws kept per chain.")]
 Tune = Annotated[int, typer.Option(help="Draws discarded per chain.")]
 Chains = Annotated[int, typer.Option(help="Chains.")]
+TargetAccept = Annotated[
+    float, typer.Option(help="Nearer to 1: smaller steps, if transitions diverge.")
+]
 Seed = Annotated[int, typer.Option(help="Random seed.")]
 Pair = Annotated[
     str | None,

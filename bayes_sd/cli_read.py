@@ -102,32 +102,21 @@ def parse_columns(settings: list[str]) -> dict[str, Any]:
 
 def _lines(report: "ReadReport") -> list[tuple[str, str, str]]:
     """Return file, what it was taken for, and runs; of many files, one line per folder and kind."""
-    if len(report.files) <= MANY:
-        lines = []
-        for entry in report.files:
-            joined = f", joined to {entry.joined_to}" if entry.joined_to else ""
-            count = "" if joined else str(entry.num_runs)
-            lines.append((str(entry.path), _kind(entry) + joined, count))
-        return lines
+    many = len(report.files) > MANY
     groups: dict[tuple[str, str], list[FileReport]] = {}
     for entry in report.files:
-        # A file that could not be read keeps a line of its own.
-        of = str(entry.path.parent if entry.format else entry.path)
-        groups.setdefault((of, _kind(entry)), []).append(entry)
-    return [
-        (
-            where,
-            f"{len(members)} x {what}" if members[0].format else what,
-            "" if all(m.joined_to for m in members) else str(sum(m.num_runs for m in members)),
-        )
-        for (where, what), members in groups.items()
-    ]
-
-
-def _kind(entry: "FileReport") -> str:
-    if entry.joined_to:
-        return entry.meaning
-    return f"{entry.meaning} ({entry.format})" if entry.format else "not read"
+        what = f"{entry.meaning} ({entry.format})" if entry.format else "not read"
+        if entry.joined_to:
+            what = entry.meaning if many else f"{entry.meaning}, joined to {entry.joined_to}"
+        # What could not be read keeps a line of its own.
+        place = entry.path.parent if many and entry.format else entry.path
+        groups.setdefault((str(place), what), []).append(entry)
+    lines = []
+    for (where, what), members in groups.items():
+        number = f"{len(members)} x " if many and members[0].format else ""
+        runs = "" if members[0].joined_to else str(sum(m.num_runs for m in members))
+        lines.append((where, number + what, runs))
+    return lines
 
 
 def _show(report: "ReadReport", output: Path | None, requests: Path | None) -> None:

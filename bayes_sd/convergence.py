@@ -62,25 +62,25 @@ class Verdict:
 
     def advice(self) -> str:
         """Return what to do about the checks that failed; empty if none did."""
-        settings = []
-        if not (
-            self.r_hat <= MAX_R_HAT
-            and min(self.ess_bulk, self.ess_tail) >= MIN_ESS
-            and self.e_bfmi >= MIN_E_BFMI
-        ):
+        needs, settings = [], []
+        if not _has_mixed(self.r_hat, self.ess_bulk, self.ess_tail, self.e_bfmi):
+            needs.append("more draws")
             settings += ["draws=2000", "tune=1000"]
         if self.divergences:
+            needs.append("smaller steps")
             settings.append("target_accept=0.99")
-        words = ["more draws"] * (len(settings) > 1) + ["smaller steps"] * bool(self.divergences)
-        return (
-            f"Fit again with {' and '.join(words)}, e.g. fit(data, {', '.join(settings)})."
-            if settings
-            else ""
-        )
+        if not needs:
+            return ""
+        return f"Fit again with {' and '.join(needs)}, e.g. fit(data, {', '.join(settings)})."
 
     def to_dict(self) -> dict[str, object]:
         """Return the fields as plain values."""
         return asdict(self)
+
+
+def _has_mixed(r_hat: float, bulk: float, tail: float, e_bfmi: float) -> bool:
+    """Tell whether every check but that of divergences holds."""
+    return r_hat <= MAX_R_HAT and min(bulk, tail) >= MIN_ESS and e_bfmi >= MIN_E_BFMI
 
 
 def _worst(values: xr.Dataset, *, highest: bool) -> tuple[float, str]:
@@ -166,12 +166,7 @@ def diagnose(tree: xr.DataTree, *, warn: bool = True) -> Verdict:
     divergences = int(stats["diverging"].sum())
     energies = [n for n in map(str, stats) if n == "energy" or n.startswith("energy_of_")]
     e_bfmi = min(_e_bfmi(stats[name].values) for name in energies)  # blocks are sampled apart
-    passed = (
-        r_hat <= MAX_R_HAT
-        and min(bulk, tail) >= MIN_ESS
-        and divergences == 0
-        and e_bfmi >= MIN_E_BFMI
-    )
+    passed = _has_mixed(r_hat, bulk, tail, e_bfmi) and divergences == 0
     verdict = Verdict(
         bool(passed), r_hat, worst_r_hat, bulk, worst_bulk, tail, worst_tail, divergences, e_bfmi
     )

@@ -33,7 +33,7 @@ from bayes_sd.fleet_task import Outcome, fit_group
 from bayes_sd.model import RESPONSES
 from bayes_sd.prior import Prior
 from bayes_sd.priors import check_priors
-from bayes_sd.validate import one_of, whole_number
+from bayes_sd.validate import one_of, probability, whole_number
 
 NAMED = 5  # groups that a warning names
 
@@ -51,6 +51,7 @@ def fit_many(
     draws: int = 1000,
     tune: int = 500,
     chains: int = 4,
+    target_accept: float = 0.95,
     random_seed: int = 0,
     share_compilation: bool = True,
     progressbar: bool = True,
@@ -82,7 +83,7 @@ def fit_many(
         need not see the folder: files are written here.
     priors : dict of str to Prior, optional
         For all groups; by default `default_priors` of each.
-    responses, draws, tune, chains
+    responses, draws, tune, chains, target_accept
         As in `fit`.
     random_seed : int
         Seed of the fleet. That of a group follows from it and from the group's values of the
@@ -134,6 +135,7 @@ def fit_many(
     whole_number(draws, "draws", minimum=2)
     whole_number(tune, "tune", minimum=1)
     whole_number(chains, "chains", minimum=2)
+    probability(target_accept, "target_accept", ends=False)
     whole_number(random_seed, "random_seed", minimum=0)
     for response in responses or ():
         one_of(response, RESPONSES, "responses")
@@ -145,6 +147,7 @@ def fit_many(
         draws=draws,
         tune=tune,
         chains=chains,
+        target_accept=target_accept,
         responses=None if responses is None else tuple(responses),
         priors=None if priors is None else check_priors(priors),
         share_compilation=share_compilation,
@@ -250,7 +253,8 @@ def _warn(fits: FleetFits) -> None:
     if len(loose):
         warnings.warn(
             f"{len(loose)} of {len(groups)} fits did not converge, do not decide on them: "
-            f"{_named(loose)}. Fit with more draws, e.g. draws=2000, tune=1000.",
+            f"{_named(loose)}. diagnose says of each what it needs: more "
+            "draws (draws=2000, tune=1000) or smaller steps (target_accept=0.99).",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -32,6 +32,7 @@ class FitSettings:
     Attributes
     ----------
     draws, tune, chains : int
+    target_accept : float
     responses : tuple of str or None
     priors : dict of str to Prior or None
     share_compilation : bool
@@ -43,6 +44,7 @@ class FitSettings:
     draws: int = 1000
     tune: int = 500
     chains: int = 4
+    target_accept: float = 0.95
     responses: tuple[str, ...] | None = None
     priors: dict[str, Prior] | None = None
     share_compilation: bool = True
@@ -58,6 +60,7 @@ class FitSettings:
             "draws": self.draws,
             "tune": self.tune,
             "chains": self.chains,
+            "target_accept": self.target_accept,
             "responses": None if self.responses is None else sorted(self.responses),
             "priors": priors,
         }

@@ -117,6 +117,7 @@ def fit_runs(
         draws=settings.draws,
         tune=settings.tune,
         chains=settings.chains,
+        target_accept=settings.target_accept,
         random_seed=random_seed,
         progressbar=False,
         cores=settings.cores,

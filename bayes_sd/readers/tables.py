@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from bayes_sd.exceptions import ArgumentError, FormatError
+from bayes_sd.whole_file import whole_file
 
 if TYPE_CHECKING:
     from bayes_sd.readers.report import ReadReport
@@ -44,18 +45,12 @@ def check_output(path: Path, endings: tuple[str, ...] = ENDINGS) -> None:
 def write_runs(frame: pd.DataFrame, path: Path) -> None:
     """Write a table of runs; an existing file is replaced only when the new one is whole."""
     check_output(path)
-    part = path.with_name(path.name + ".part")
-    try:
+    with whole_file(path, FormatError) as part:
         if path.suffix.lower() == ".parquet":
             frame.to_parquet(part, index=False)
         else:
             is_packed = path.name.lower().endswith(".gz")
             frame.to_csv(part, index=False, compression="gzip" if is_packed else None)
-        part.replace(path)
-    except OSError as error:
-        raise FormatError(f"{path} cannot be written: {error}.") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def write_requests(report: "ReadReport", path: Path) -> None:
@@ -76,14 +71,7 @@ def write_requests(report: "ReadReport", path: Path) -> None:
     check_output(path, (".parquet",))
     kinds = [("run_id", pa.string()), *((name, pa.float64()) for name in REQUEST_COLUMNS)]
     schema = pa.schema(kinds)
-    part = path.with_name(path.name + ".part")
-    try:
-        with pq.ParquetWriter(part, schema) as writer:
-            for run_id, frame in report.requests.items():
-                columns = frame.reindex(columns=list(REQUEST_COLUMNS)).assign(run_id=run_id)
-                writer.write_table(pa.Table.from_pandas(columns, schema, preserve_index=False))
-        part.replace(path)
-    except OSError as error:
-        raise FormatError(f"{path} cannot be written: {error}.") from error
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(path, FormatError) as part, pq.ParquetWriter(part, schema) as writer:
+        for run_id, frame in report.requests.items():
+            columns = frame.reindex(columns=list(REQUEST_COLUMNS)).assign(run_id=run_id)
+            writer.write_table(pa.Table.from_pandas(columns, schema, preserve_index=False))

@@ -48,6 +48,21 @@ def test_many_files_are_shown_by_folder_and_kind_and_those_not_read_one_by_one(r
     assert "--json lists each file" in err
 
 
+def test_a_table_that_cannot_be_finished_leaves_the_older_one(read, monkeypatch):
+    Path("runs.csv").write_text("older")
+
+    def full(self, path, **options):
+        Path(path).write_text("half")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", full)
+    status, _, err = read("k3", "-o", "runs.csv", "--no-progressbar")
+    assert status == 2
+    assert "runs.csv cannot be written: no space left on device" in err
+    assert Path("runs.csv").read_text() == "older"
+    assert not list(Path().glob(".runs.csv*"))
+
+
 def test_json_is_one_document(read):
     status, out, err = read("k3", "--json")
     document = json.loads(out)

@@ -117,7 +117,8 @@ def test_only_groups_whose_runs_changed_are_fitted_again(fit, frame):
 
 
 @pytest.mark.parametrize(
-    "setting", [{"draws": 20}, {"chains": 3}, {"responses": ()}, {"random_seed": 1}]
+    "setting",
+    [{"draws": 20}, {"chains": 3}, {"responses": ()}, {"random_seed": 1}, {"target_accept": 0.9}],
 )
 def test_other_settings_are_fitted_again(fit, frame, setting):
     fit(frame)
