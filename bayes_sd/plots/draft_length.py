@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
+from bayes_sd.plots.bands import ROOM
 from bayes_sd.plots.style import axes_or_new, colors_of, load_label, name_of, text_color_on
 
 PREFIX = "p_best_k"
@@ -125,6 +126,7 @@ def _draw_choices(ax: Axes, policy: pd.DataFrame, colors: dict[int, str]) -> boo
                 clip_on=False,
             )
         )
+        is_narrow = end - start < ROOM * len(chosen) / 4 * (right - left)
         ax.text(
             (start + end) / 2,
             foot + height / 2,
@@ -132,7 +134,7 @@ def _draw_choices(ax: Axes, policy: pd.DataFrame, colors: dict[int, str]) -> boo
             transform=ax.get_xaxis_transform(),
             ha="center",
             va="center",
-            fontsize=8,
+            fontsize=6 if is_narrow else 8,
             color=text_color_on(color),
         )
         starred |= chosen.endswith("*")
