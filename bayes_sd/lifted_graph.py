@@ -4,6 +4,11 @@ A model holds its data as constants, from which the compiler computes what it ca
 is compiled for its own data. Here what hangs on data alone is computed beforehand, and every array
 that is left becomes an input. Nothing that is compiled afterwards can hang on the values of those
 arrays: two models with the same `LiftedGraph.signature` differ in them alone.
+
+Nothing may hang on arrays that are equal by chance, to the last digit in one model and not quite in
+the next. So the model's own constants are hidden from PyMC's rewrites, which would merge and fold
+them, and two arrays become one input only if they were computed alike from the same arrays of the
+model's data, in the same place of memory.
 """
 
 from dataclasses import dataclass
@@ -11,7 +16,9 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
+from pymc.model.fgraph import fgraph_from_model, model_from_fgraph
 from pytensor.compile import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import toposort
@@ -22,6 +29,7 @@ from pytensor.tensor.subtensor import (
     AdvancedSubtensor,
 )
 from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorConstant
 
 # Operations whose inputs are numbers or places, never a shape: a shape must stay a constant.
 TAKES_DATA = (
@@ -71,7 +79,9 @@ class _Lifter:
         self.label: dict[Variable, tuple[Any, ...]] = {
             value: ("value", i, value.type) for i, value in enumerate(values)
         }
-        self.inputs: dict[tuple[Any, ...], tuple[int, Variable]] = {}
+        self.inputs: dict[int, tuple[int, Variable]] = {}
+        self.origins: dict[tuple[Any, ...], int] = {}
+        self.origin: dict[Variable, int] = {}
         self.data: list[np.ndarray] = []
         self.lines: list[tuple[Any, ...]] = []
 
@@ -89,8 +99,10 @@ class _Lifter:
         if all(value is not None for value in inputs):
             stores: list[list[Any]] = [[None] for _ in node.outputs]
             node.op.perform(node, inputs, stores)
-            for output, (value,) in zip(node.outputs, stores, strict=True):
+            made_of = (node.op, *(self.origin_of(variable) for variable in node.inputs))
+            for i, (output, (value,)) in enumerate(zip(node.outputs, stores, strict=True)):
                 self.folded[output] = value
+                self.origin[output] = self.numbered((*made_of, i))
             return
         lift = isinstance(node.op, TAKES_DATA)
         new, labels = zip(
@@ -101,6 +113,21 @@ class _Lifter:
             self.built[old] = output
             self.label[old] = ("node", len(self.lines), i)
         self.lines.append((node.op, labels, tuple(output.type for output in fresh.outputs)))
+
+    def numbered(self, origin: tuple[Any, ...]) -> int:
+        """Return the number of an origin: of a constant, or of what was computed of others."""
+        return self.origins.setdefault(origin, len(self.origins))
+
+    def origin_of(self, variable: Variable) -> int:
+        """Return the number of where a known value comes from."""
+        if variable not in self.origin:
+            value = self.known(variable)
+            at: Any = repr(value)
+            if isinstance(value, np.ndarray):
+                at = value.ctypes.data if _is_data(value) else value.tobytes()
+                at = (value.shape, value.strides, at)
+            self.origin[variable] = self.numbered((variable.type, at))
+        return self.origin[variable]
 
     def place(self, variable: Variable, *, lift: bool) -> tuple[Variable, tuple[Any, ...]]:
         """Return what stands for a variable in the new graph, and what the signature says of it."""
@@ -114,12 +141,12 @@ class _Lifter:
         content = array.tobytes()
         if not lift or not _is_data(array):
             return pt.constant(array, dtype=variable.type.dtype), ("constant", *about, content)
-        # Equal arrays become one input, as the compiler would merge equal constants.
-        if (*about, content) not in self.inputs:
+        origin = self.origin_of(variable)
+        if origin not in self.inputs:
             made = TensorType(array.dtype, shape=array.shape)()
-            self.inputs[*about, content] = len(self.data), made
+            self.inputs[origin] = len(self.data), made
             self.data.append(array)
-        number, found = self.inputs[*about, content]
+        number, found = self.inputs[origin]
         return found, ("data", number, *about)
 
 
@@ -135,7 +162,9 @@ def lift_data(model: pm.Model) -> LiftedGraph:
     -------
     LiftedGraph
     """
-    values = [model.rvs_to_values[variable] for variable in model.free_RVs]
+    names_of_values = [str(variable.name) for variable in model.free_RVs]
+    model = _with_constants_hidden(model)  # which lists its variables in another order
+    values = [model.rvs_to_values[model[name]] for name in names_of_values]
     derived = [v for v in model.unobserved_value_vars if v not in set(values)]
     outputs = [model.logp(), *derived]
     lifter = _Lifter(values)
@@ -152,6 +181,17 @@ def lift_data(model: pm.Model) -> LiftedGraph:
         data=lifter.data,
         signature=(about, tuple(names), tuple(lifter.lines), labels),
     )
+
+
+def _with_constants_hidden(model: pm.Model) -> pm.Model:
+    """Return a copy of a model that has shared variables in the place of its arrays."""
+    graph, _ = fgraph_from_model(model)
+    for variable in list(graph.variables):
+        if isinstance(variable, TensorConstant) and _is_data(variable.data):
+            hidden = pytensor.shared(variable.data, shape=variable.type.shape, borrow=True)
+            graph.replace(variable, hidden, import_missing=True)
+    copy: pm.Model = model_from_fgraph(graph, mutate_fgraph=True)
+    return copy
 
 
 def _is_data(array: np.ndarray) -> bool:
